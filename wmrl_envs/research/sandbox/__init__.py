@@ -1,0 +1,1 @@
+"""Sandboxes: graders that execute a solution, or answer from recorded executions."""

@@ -1,0 +1,1 @@
+"""World models: graders that predict an outcome instead of executing the solution."""
