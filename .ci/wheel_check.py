@@ -1,0 +1,38 @@
+"""Checks an installed wheel from outside the checkout: names claimed, import time and weight, every bundled task, recordings."""
+
+import importlib.metadata
+import sys
+import time
+
+start = time.perf_counter()
+import wmrl_envs  # noqa: E402
+
+took = time.perf_counter() - start
+assert "torch" not in sys.modules, "import wmrl_envs must not import torch"
+print(f"import wmrl_envs: {took:.2f} s")
+
+import gymnasium as gym  # noqa: E402
+from wmrl_envs.research.task import bundled_tasks  # noqa: E402
+
+files = importlib.metadata.files("wmrl-envs")
+assert files is not None
+names = {file.parts[0] for file in files if file.suffix == ".py"}
+assert names == {"wmrl_envs"}, f"the wheel claims the top-level names {sorted(names)}"
+assert any(file.name == "py.typed" for file in files)
+
+for task in bundled_tasks():
+    for sandbox in ("replay", "process"):
+        env = gym.make("wmrl/ResearchDesign-v0", tasks=task, sandbox=sandbox)
+        env.reset(seed=0)
+        members = env.unwrapped.grader.members(env.unwrapped.tasks[0]) if sandbox == "replay" else None
+        action = env.unwrapped.design_space.choices(members[0]) if members is not None else env.action_space.sample()
+        *_, info = env.step(action)
+        assert not info["wmrl"]["ungraded"], (task, sandbox)
+        env.close()
+print(f"{len(bundled_tasks())} bundled tasks reset and step, executed and replayed")
+
+env = gym.make("wmrl_envs:wmrl/ResearchDesignWMRL-v0", sandbox="replay")
+env.reset(seed=0)
+for _ in range(4):
+    env.step(env.action_space.sample())
+env.close()

@@ -1,0 +1,45 @@
+# Each target does its own set-up in .venv; a fresh Debian or Ubuntu with python3 and make is enough.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SMALL_MATRICES := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+ARGS ?=
+
+.PHONY: help train test lint bench compare clean
+.DEFAULT_GOAL := help
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed, $$($(PYTHON) --version) found; name another with: make PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python -a -x $(BIN)/pip || bash .ci/venv $(PYTHON) $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[agents,dev]"
+	@touch $@
+
+train: $(READY) ## Train an agent on predicted rewards, a tenth of them really executed (ARGS="--task weather")
+	$(SMALL_MATRICES) $(BIN)/wmrl train $(ARGS)
+
+test: $(READY) ## Run the tests
+	$(SMALL_MATRICES) $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+lint: $(READY) ## Check style, types and the dependency floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	@# In the checkout mypy sees the folder wmrl_envs alone; the installed form holds every package.
+	rm -rf build/typed && $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target build/typed .
+	cd build/typed && MYPYPATH= ../../$(BIN)/mypy --config-file ../../pyproject.toml -p wmrl_envs
+
+bench: $(READY) ## Run every benchmark and print its table
+	@set -e; for script in sandbox vector_env correction figure_one bias_floor; do \
+	  echo "== $$script"; $(SMALL_MATRICES) $(BIN)/python benchmarks/$$script.py $(ARGS); done
+
+compare: $(READY) ## Compare all reward schemes on recorded executions (about an hour on two cores; resumable)
+	$(SMALL_MATRICES) $(BIN)/wmrl compare $(ARGS)
+
+clean: ## Remove what the targets made, except runs
+	rm -rf $(VENV) build dist *.egg-info
