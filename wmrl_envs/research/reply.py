@@ -1,0 +1,135 @@
+"""The code in an agent's reply.
+
+Fences are read as in CommonMark, with what language models really write allowed besides: any indentation, a Python
+fence that opens at the end of a sentence, and a fence that is never closed. Which code counts, in this order:
+
+1. the last Python fence that is not blank (an answer comes after its drafts);
+2. the last fence without a language that compiles, or else the last one that is not blank;
+3. the whole reply, where it has no fence at all, compiles, and does something (a lone word compiles as well).
+
+Fences of other languages (a shell command, some output) are never code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from dataclasses import dataclass
+
+from wmrl_envs.research.grading import MAX_CODE_CHARS
+
+__all__ = ["extract_code"]
+
+# Anchored, without nested repeats, and applied line by line: linear in the length of the reply.
+_FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>.*)", re.DOTALL)
+_PYTHON = re.compile(r"\s*\{?\s*\.?(?:i?python|py)[0-9.]*(?![\w+-])", re.IGNORECASE)
+_MARKDOWN = re.compile(r"\s*(?:markdown|md)\s*", re.IGNORECASE)
+
+_LONGEST_INFO = 100
+"""Longest text after a fence, in characters, that is still looked at as a language."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A fenced block: the text after the opening fence, and the lines up to the closing one."""
+
+    info: str
+    lines: list[str]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+def extract_code(reply: str) -> str | None:
+    """Return the code of a reply, or None where it holds none.
+
+    Args:
+        reply: The whole reply; any line ends.
+
+    Returns:
+        The lines between the fences, joined by line feeds, without a final one.
+    """
+    lines = reply.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    blocks = _blocks(lines)
+    if not blocks:
+        text = "\n".join(lines)
+        return text.strip("\n") if _does_something(text) else None
+    # Some models wrap the whole reply in one Markdown fence: look inside, once.
+    blocks = [inner for block in blocks for inner in (_inside(block) or [block])]
+    written = [block for block in blocks if any(line.strip() for line in block.lines)]
+    python = [block for block in written if _PYTHON.match(block.info)]
+    if python:
+        return python[-1].text
+    bare = [block for block in written if not block.info.strip()]
+    for block in reversed(bare):
+        if _compiled(block.text) is not None:
+            return block.text
+    return bare[-1].text if bare else None
+
+
+def _inside(block: _Block) -> list[_Block]:
+    return _blocks(block.lines) if _MARKDOWN.fullmatch(block.info) else []
+
+
+def _blocks(lines: list[str]) -> list[_Block]:
+    blocks: list[_Block] = []
+    fence = ""  # the open block's fence, or empty between blocks
+    indent = 0
+    for line in lines:
+        match = _FENCE.match(line)
+        info = match["info"][:_LONGEST_INFO] if match else ""
+        fits = match is not None and (
+            not fence or (match["fence"][0] == fence[0] and len(match["fence"]) >= len(fence))
+        )
+        if match and fits and fence and not match["info"].strip():
+            fence = ""
+        elif (
+            match and fits and (_PYTHON.match(info) if fence else "`" not in match["info"] or match["fence"][0] == "~")
+        ):
+            # Inside a block, a fence that names Python cannot close it: the block before it was left open.
+            fence, indent = match["fence"], len(match["indent"])
+            blocks.append(_Block(info, []))
+        elif fence:
+            blocks[-1].lines.append(_unindented(line, indent))
+        elif (opening := _late_opening(line)) is not None:
+            fence, indent = "```", 0
+            blocks.append(_Block(opening, []))
+    return blocks
+
+
+def _unindented(line: str, indent: int) -> str:
+    """Take off as much of the opening fence's indentation as the line has."""
+    return line[min(indent, len(line) - len(line.lstrip(" \t"))) :]
+
+
+def _late_opening(line: str) -> str | None:
+    """Return the language of a Python fence that opens at the end of a line of prose, or None."""
+    _, mark, info = line.rpartition("```")
+    return info if mark and len(info) <= _LONGEST_INFO and _PYTHON.fullmatch(info.rstrip()) else None
+
+
+def _compiled(text: str) -> ast.Module | None:
+    """Return the syntax tree of a text that compiles, or None."""
+    if len(text) > MAX_CODE_CHARS or "\0" in text:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+            compile(text, "reply.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
+        return None
+    return tree
+
+
+def _does_something(text: str) -> bool:
+    tree = _compiled(text)
+    if tree is None:
+        return False
+    # Names, constants and operators alone are words, numbers and punctuation; a call or any other statement is code.
+    return any(
+        not isinstance(statement, ast.Expr) or any(isinstance(node, ast.Call) for node in ast.walk(statement))
+        for statement in tree.body
+    )

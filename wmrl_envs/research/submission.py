@@ -1,0 +1,208 @@
+"""A ``submission.csv`` against the private answers of its task.
+
+A submission has exactly the columns of ``sample_submission.csv``, in any order, and exactly one row for each id of the test
+set, in any order. Ids are text: ``007`` is not ``7``, and nothing is stripped. A further column makes it invalid, so that a
+forgotten ``index=False`` is noticed. What the target columns must hold depends on the metric
+(`wmrl_envs.research.metrics.Needs`). Reasons name what was submitted, never an answer.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from wmrl_envs.research.outcome import Status
+from wmrl_envs.research.reply import extract_code
+from wmrl_envs.research.table import TableError, read_table, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from wmrl_envs.research.answers import Answers
+    from wmrl_envs.research.task import ResearchTask
+
+__all__ = [
+    "InvalidSubmission",
+    "Scored",
+    "SubmissionGrade",
+    "extract_code",
+    "grade_submission_file",
+    "max_submission_bytes",
+    "read_submission_file",
+    "score_submission",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Raw values of the task's metric, both finite, on the two halves of the answers."""
+
+    train: float
+    report: float
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidSubmission:
+    """A submission that does not answer the task."""
+
+    reason: str
+    """One sentence that the agent reads; it starts with ``submission.csv``."""
+
+
+class SubmissionGrade(NamedTuple):
+    """How a submission ends: ``VALID``, ``INVALID_SUBMISSION`` or ``NO_SUBMISSION``; the numbers are None unless valid."""
+
+    status: Status
+    train_score: float | None
+    train_position: float | None
+    report_score: float | None
+    report_position: float | None
+    feedback: str
+
+
+def max_submission_bytes(task: ResearchTask) -> int:
+    """Return the largest submission that is read, in bytes.
+
+    A mebibyte, and 100 bytes for each value that the task asks for: several times what float64 written in full takes.
+    """
+    return 2**20 + 100 * len(task.answers()) * (1 + len(task.target_columns))
+
+
+def read_submission_file(path: Path | str, limit: int) -> bytes | None | InvalidSubmission:
+    """Read a file that other people's code wrote, without following where it points.
+
+    A symbolic link could name a file that only the reader may read, such as the answers; a pipe would block it.
+
+    Args:
+        path: Where the submission should lie.
+        limit: Most bytes that are read.
+
+    Returns:
+        The bytes, None if there is nothing at the path, or why it is no submission.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return InvalidSubmission("submission.csv is no regular file that can be read")
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return InvalidSubmission("submission.csv is no regular file that can be read")
+        content = file.read(limit + 1) if status.st_size <= limit else b""
+        if status.st_size > limit or len(content) > limit:
+            return _too_large(max(status.st_size, len(content)), limit)
+    return content
+
+
+def score_submission(task: ResearchTask, content: bytes) -> Scored | InvalidSubmission:
+    """Score the content of a ``submission.csv`` on both halves of the answers.
+
+    Raises:
+        TaskError: If the task's own answers cannot be used.
+    """
+    answers = task.answers()
+    limit = max_submission_bytes(task)
+    if len(content) > limit:
+        return _too_large(len(content), limit)
+    try:
+        table = read_table(content)
+        _check_columns(table, task)
+        order = _order(table[task.id_column], answers)
+        submitted = answers.read_submitted(table)
+    except TableError as error:
+        return InvalidSubmission(f"submission.csv cannot be read: {error}")
+    except ValueError as error:
+        return InvalidSubmission(f"submission.csv is invalid: {error}")
+    if order is not None:
+        submitted = submitted[order]
+    train, report = answers.score(submitted, "train"), answers.score(submitted, "report")
+    if not (np.isfinite(train) and np.isfinite(report)):
+        return InvalidSubmission(
+            f"submission.csv is invalid: its numbers are too large for {task.metric.name} to exist"
+        )
+    return Scored(train, report)
+
+
+def grade_submission_file(task: ResearchTask, source: bytes | Path | str | None) -> SubmissionGrade:
+    """Grade a submission: score it, and place the scores on the task's leaderboard.
+
+    Args:
+        task: The task it should answer.
+        source: The content of ``submission.csv``, the path where it should lie, or None where there is none.
+
+    Raises:
+        TaskError: If the task's own answers cannot be used.
+    """
+    if isinstance(source, (Path, str)):
+        read = read_submission_file(source, max_submission_bytes(task))
+        if isinstance(read, InvalidSubmission):
+            return _ungraded(Status.INVALID_SUBMISSION, read.reason)
+        source = read
+    if source is None:
+        return _ungraded(Status.NO_SUBMISSION, "no submission.csv was written to the working folder")
+    scored = score_submission(task, source)
+    if isinstance(scored, InvalidSubmission):
+        return _ungraded(Status.INVALID_SUBMISSION, scored.reason)
+    position = task.leaderboard.position(scored.train, "train")
+    return SubmissionGrade(
+        Status.VALID,
+        scored.train,
+        position,
+        scored.report,
+        task.leaderboard.position(scored.report, "report"),
+        f"submission.csv is valid: {task.metric.name} {scored.train:.5g}, leaderboard position {position:.2f}",
+    )
+
+
+def _ungraded(status: Status, feedback: str) -> SubmissionGrade:
+    return SubmissionGrade(status, None, None, None, None, feedback)
+
+
+def _too_large(size: int, limit: int) -> InvalidSubmission:
+    return InvalidSubmission(f"submission.csv is too large: {size} bytes, at most {limit} are read")
+
+
+def _check_columns(table: Mapping[str, Sequence[str]], task: ResearchTask) -> None:
+    expected = (task.id_column, *task.target_columns)
+    if set(table) != set(expected):
+        found = ", ".join(shown(name) for name in list(table)[:10]) + (", ..." if len(table) > 10 else "")
+        raise ValueError(f"its columns are {found}; expected exactly {', '.join(map(repr, expected))}")
+
+
+def _order(ids: Sequence[str], answers: Answers) -> NDArray[np.intp] | None:
+    """Return the submission's row of each answer, or None where both are in the same order already.
+
+    Raises:
+        ValueError: If the ids are not those of the answers, each once.
+    """
+    if ids == answers.ids:
+        return None
+    place = answers.index.get
+    places = [place(identifier, -1) for identifier in ids]
+    if len(places) == len(answers) and len(set(places)) == len(places) and -1 not in places:
+        order = np.empty(len(places), dtype=np.intp)
+        order[places] = np.arange(len(places))
+        return order
+    raise ValueError(_id_problems(ids, answers))
+
+
+def _id_problems(ids: Sequence[str], answers: Answers) -> str:
+    counts = Counter(ids)
+    groups: tuple[tuple[str, list[str]], ...] = (
+        ("missing", [identifier for identifier in answers.ids if identifier not in counts]),
+        ("unknown", [identifier for identifier in counts if identifier not in answers.index]),
+        ("repeated", [identifier for identifier, count in counts.items() if count > 1]),
+    )
+    found = [f"{len(members)} {word} (such as {shown(members[0])})" for word, members in groups if members]
+    return f"each id of the test set must appear once, compared as text; ids {', '.join(found)}"

@@ -1,0 +1,237 @@
+"""A research task: a folder with a description, public data, private answers and a leaderboard.
+
+```
+<id>/
+  task.json           format, id, title, kind, metric, id_column, target_columns, limits, design, license, source
+  description.md      what an agent reads
+  public/             train.csv, test.csv, sample_submission.csv and any other file; a solution finds them in ./input
+  private/answers.csv the id column, the target columns, and half: "train" or "report"
+  leaderboard.json    {"train": [scores...], "report": [scores...]}
+  LICENSE-data.txt    licence and source of the data
+```
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from wmrl_envs.errors import ConfigurationError, TaskError, UnknownTaskError, did_you_mean
+from wmrl_envs.research.answers import Answers
+from wmrl_envs.research.inventory import DataInventory
+from wmrl_envs.research.leaderboard import Leaderboard
+from wmrl_envs.research.limits import Limits
+from wmrl_envs.research.metrics import Metric, metric_named
+
+__all__ = ["KINDS", "TASKS_DIR", "Limits", "ResearchTask", "bundled_tasks", "load_task"]
+
+TASKS_DIR = Path(__file__).resolve().parent / "tasks"
+"""Folder of the bundled tasks."""
+
+KINDS = ("tabular-classification", "tabular-regression", "ordinal", "text", "image")
+
+_FILES = {
+    "task.json": "the task's metadata",
+    "description.md": "what an agent reads about the task",
+    "public/train.csv": "the rows with targets that solutions learn from",
+    "public/test.csv": "the rows without targets that solutions predict",
+    "public/sample_submission.csv": "the id and target columns of a submission, with placeholder values",
+    "private/answers.csv": "the id column, the target columns and half (train or report) of every test row",
+    "leaderboard.json": 'the scores to rank against: {"train": [scores...], "report": [scores...]}',
+}
+
+_CACHES = ("_answers", "inventory")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ResearchTask:
+    """One task; two are equal if they are the same folder.
+
+    The private answers and the data inventory are read when they are first asked for, and do not travel when a task is
+    pickled: a process that only runs solutions never holds answers.
+    """
+
+    id: str
+    title: str
+    kind: str
+    """One of ``KINDS``."""
+    metric: Metric
+    id_column: str
+    target_columns: tuple[str, ...]
+    description: str
+    """Markdown that an agent reads."""
+    folder: Path
+    """The task folder, resolved."""
+    limits: Limits
+    """What one execution of a solution may use."""
+    leaderboard: Leaderboard
+    design: dict[str, Any] | None = None
+    """Parameters of the design space, or None where the task has none."""
+    license: str = ""
+    source: str = ""
+
+    @property
+    def public(self) -> Path:
+        """The folder that a solution finds as ``./input``."""
+        return self.folder / "public"
+
+    @classmethod
+    def load(cls, path: Path | str, leaderboard: Leaderboard | None = None) -> ResearchTask:
+        """Read a task folder.
+
+        Args:
+            path: The folder.
+            leaderboard: Boards to use in place of ``leaderboard.json``, which then need not exist (it is made by scoring
+                solutions of the task).
+
+        Raises:
+            TaskError: If a file is missing, unreadable, or contradicts the format; the message names it.
+        """
+        folder = Path(path).resolve()
+        if not folder.is_dir():
+            raise TaskError(f"{folder} is no task folder")
+        for name, content in _FILES.items():
+            if not (folder / name).is_file() and (leaderboard is None or name != "leaderboard.json"):
+                raise TaskError(f"the task folder {folder} lacks {name}; it should hold {content}")
+        fields = _read_manifest(folder / "task.json")
+        metric = fields["metric"]
+        if leaderboard is None:
+            leaderboard = Leaderboard.load(folder / "leaderboard.json", metric.greater_is_better)
+        try:
+            description = (folder / "description.md").read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise TaskError(f"cannot read {folder / 'description.md'}: {error}") from error
+        return cls(description=description, folder=folder, leaderboard=leaderboard, **fields)
+
+    def answers(self) -> Answers:
+        """Return the private answers, for scoring; nothing that runs solutions may call this.
+
+        Raises:
+            TaskError: If ``private/answers.csv`` cannot be used, or the metric does not exist on a half of it.
+        """
+        return self._answers
+
+    @cached_property
+    def _answers(self) -> Answers:
+        return Answers.load(self.folder / "private" / "answers.csv", self.id_column, self.target_columns, self.metric)
+
+    @cached_property
+    def inventory(self) -> DataInventory:
+        """What the public folder holds: files, sizes, columns."""
+        return DataInventory.of(self.public, self.id_column, self.target_columns)
+
+    def prompt(self) -> str:
+        """Return what an agent reads as the task: description, data, and how a solution runs."""
+        direction = "higher" if self.metric.greater_is_better else "lower"
+        return (
+            f"{self.description.strip()}\n\n## Data\n\n{self.inventory.describe()}\n\n## How your solution runs\n\n"
+            f"Reply with one Python program in a ```python fence. Its working folder holds the files above in ./input "
+            f"(read-only); it must write its predictions to ./submission.csv, with the columns of "
+            f"input/sample_submission.csv ({', '.join((self.id_column, *self.target_columns))}) and one row for each id of "
+            f"input/test.csv. Score: {self.metric.name} on hidden answers, {direction} is better. "
+            f"Limits: {self.limits.seconds:g} CPU seconds, {self.limits.memory_mb} MB of memory, "
+            f"{self.limits.disk_mb} MB of disk, no network. numpy, pandas and scikit-learn are installed.\n"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self.folder == other.folder if isinstance(other, ResearchTask) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.folder)
+
+    def __repr__(self) -> str:
+        return f"ResearchTask({self.id!r}, {str(self.folder)!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _CACHES}
+
+
+def bundled_tasks() -> tuple[str, ...]:
+    """Return the names of the tasks that come with the package, sorted."""
+    return tuple(sorted(path.parent.name for path in TASKS_DIR.glob("*/task.json")))
+
+
+def load_task(name_or_path: str | Path) -> ResearchTask:
+    """Load a bundled task by name, or any task folder by path.
+
+    A string is a bundled task's name first and a path second. A folder is read once and kept until one of its files that
+    were read changes.
+
+    Raises:
+        UnknownTaskError: If it is neither a bundled name nor a folder.
+        TaskError: If the folder is no complete task.
+    """
+    bundled = isinstance(name_or_path, str) and name_or_path in bundled_tasks()
+    folder = (TASKS_DIR / name_or_path if bundled else Path(name_or_path)).resolve()
+    if not str(name_or_path) or not folder.is_dir():
+        names = bundled_tasks()
+        raise UnknownTaskError(
+            f"unknown task {str(name_or_path)!r}; the bundled tasks are {', '.join(names)}, and the path of a task "
+            f"folder works as well.{did_you_mean(str(name_or_path), names)}"
+        )
+    return _load_cached(folder, tuple(_stamp(folder / name) for name in _FILES if "public" not in name))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=64)
+def _load_cached(folder: Path, stamps: tuple[tuple[int, int] | None, ...]) -> ResearchTask:
+    return ResearchTask.load(folder)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """Return the checked fields of a ``task.json``, as ``ResearchTask`` takes them."""
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise TaskError(f"cannot read {path}: {error}") from error
+    if not isinstance(manifest, dict):
+        raise TaskError(f"{path} must hold one JSON object")
+    if manifest.get("format") != 1:
+        raise TaskError(f"{path}: format {manifest.get('format')!r} is unknown; this version reads format 1")
+    texts = {name: _text(manifest, name, path) for name in ("id", "title", "kind", "metric", "license", "source")}
+    if texts["kind"] not in KINDS:
+        raise TaskError(
+            f"{path}: unknown kind {texts['kind']!r}; the kinds are {', '.join(KINDS)}."
+            f"{did_you_mean(texts['kind'], KINDS)}"
+        )
+    id_column = _text(manifest, "id_column", path, default="id")
+    targets = manifest.get("target_columns")
+    if not isinstance(targets, list) or not targets or not all(isinstance(name, str) and name for name in targets):
+        raise TaskError(f"{path}: target_columns must be a list of column names, got {targets!r}")
+    if len({id_column, "half", *targets}) != len(targets) + 2:
+        raise TaskError(f"{path}: id_column, target_columns and 'half' must all be different names")
+    design, limits = manifest.get("design"), manifest.get("limits", {})
+    if not isinstance(design, (dict, type(None))) or not isinstance(limits, Mapping):
+        raise TaskError(f"{path}: design must be an object or null, and limits an object")
+    try:
+        metric, checked = metric_named(texts.pop("metric")), Limits().override(limits)
+    except (TaskError, ConfigurationError) as error:
+        raise TaskError(f"{path}: {error}") from error
+    if len(targets) > 1 and not metric.several_columns:
+        raise TaskError(f"{path}: {metric.name} scores one target column, target_columns names {len(targets)}")
+    return {
+        **texts,
+        "id_column": id_column,
+        "target_columns": tuple(targets),
+        "metric": metric,
+        "limits": checked,
+        "design": design,
+    }
+
+
+def _text(manifest: Mapping[str, Any], name: str, path: Path, default: str | None = None) -> str:
+    value = manifest.get(name, default)
+    if not isinstance(value, str) or not value:
+        raise TaskError(f"{path}: {name!r} must be a text, got {value!r}")
+    return value
