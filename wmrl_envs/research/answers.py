@@ -165,7 +165,8 @@ def _probabilities(values: NDArray[np.float64]) -> NDArray[np.float64]:
         sums = values.sum(axis=1, keepdims=True)
     if not ((sums > 0.0) & np.isfinite(sums)).all():
         raise ValueError("the probabilities of a row must have a positive, finite sum")
-    return values / sums
+    normalised: NDArray[np.float64] = values / sums
+    return normalised
 
 
 def _problem(metric: Metric, values: NDArray[Any]) -> str | None:

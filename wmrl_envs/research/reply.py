@@ -79,24 +79,29 @@ def _blocks(lines: list[str]) -> list[_Block]:
     indent = 0
     for line in lines:
         match = _FENCE.match(line)
-        info = match["info"][:_LONGEST_INFO] if match else ""
-        fits = match is not None and (
-            not fence or (match["fence"][0] == fence[0] and len(match["fence"]) >= len(fence))
-        )
-        if match and fits and fence and not match["info"].strip():
+        if match and _closes(match, fence):
             fence = ""
-        elif (
-            match and fits and (_PYTHON.match(info) if fence else "`" not in match["info"] or match["fence"][0] == "~")
-        ):
-            # Inside a block, a fence that names Python cannot close it: the block before it was left open.
+        elif match and _opens(match, fence):
             fence, indent = match["fence"], len(match["indent"])
-            blocks.append(_Block(info, []))
+            blocks.append(_Block(match["info"], []))
         elif fence:
             blocks[-1].lines.append(_unindented(line, indent))
-        elif (opening := _late_opening(line)) is not None:
+        elif (info := _late_opening(line)) is not None:
             fence, indent = "```", 0
-            blocks.append(_Block(opening, []))
+            blocks.append(_Block(info, []))
     return blocks
+
+
+def _closes(match: re.Match[str], fence: str) -> bool:
+    return bool(fence) and match["fence"].startswith(fence) and not match["info"].strip()
+
+
+def _opens(match: re.Match[str], fence: str) -> bool:
+    if fence:
+        # A fence that names Python cannot close a block: the block before it was left open.
+        return match["fence"].startswith(fence) and _PYTHON.match(match["info"]) is not None
+    # As in CommonMark: backticks after backticks are code within a sentence.
+    return match["fence"][0] == "~" or "`" not in match["info"]
 
 
 def _unindented(line: str, indent: int) -> str:

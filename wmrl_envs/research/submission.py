@@ -1,7 +1,7 @@
 """A ``submission.csv`` against the private answers of its task.
 
-A submission has exactly the columns of ``sample_submission.csv``, in any order, and exactly one row for each id of the test
-set, in any order. Ids are text: ``007`` is not ``7``, and nothing is stripped. A further column makes it invalid, so that a
+A submission has exactly the columns of ``sample_submission.csv`` and exactly one row for each id of the test set, both
+in any order. Ids are text: ``007`` is not ``7``, and nothing is stripped. A further column makes it invalid, so that a
 forgotten ``index=False`` is noticed. What the target columns must hold depends on the metric
 (`wmrl_envs.research.metrics.Needs`). Reasons name what was submitted, never an answer.
 """
@@ -23,7 +23,6 @@ from wmrl_envs.research.table import TableError, read_table, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -59,9 +58,10 @@ class InvalidSubmission:
 
 
 class SubmissionGrade(NamedTuple):
-    """How a submission ends: ``VALID``, ``INVALID_SUBMISSION`` or ``NO_SUBMISSION``; the numbers are None unless valid."""
+    """How a submission ends; the numbers are None unless it is valid."""
 
     status: Status
+    """``VALID``, ``INVALID_SUBMISSION`` or ``NO_SUBMISSION``."""
     train_score: float | None
     train_position: float | None
     report_score: float | None
@@ -128,9 +128,7 @@ def score_submission(task: ResearchTask, content: bytes) -> Scored | InvalidSubm
         submitted = submitted[order]
     train, report = answers.score(submitted, "train"), answers.score(submitted, "report")
     if not (np.isfinite(train) and np.isfinite(report)):
-        return InvalidSubmission(
-            f"submission.csv is invalid: its numbers are too large for {task.metric.name} to exist"
-        )
+        return InvalidSubmission(f"submission.csv is invalid: its numbers are too large to compute {task.metric.name}")
     return Scored(train, report)
 
 

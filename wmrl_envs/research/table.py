@@ -25,8 +25,8 @@ def read_table(content: bytes) -> dict[str, tuple[str, ...]]:
     UTF-8 with or without a byte-order mark, any line ends, blank lines skipped, nothing stripped.
 
     Raises:
-        TableError: If the bytes are empty, no UTF-8 text, hold NUL bytes, are quoted wrongly, name a column twice, or have
-            rows of another length than the header.
+        TableError: If the bytes are empty, no UTF-8 text, hold NUL bytes, are quoted wrongly, name a column twice, or
+            have rows of another length than the header.
     """
     if not content.strip():
         raise TableError("it is empty")

@@ -85,8 +85,8 @@ class ResearchTask:
 
         Args:
             path: The folder.
-            leaderboard: Boards to use in place of ``leaderboard.json``, which then need not exist (it is made by scoring
-                solutions of the task).
+            leaderboard: Boards to use in place of ``leaderboard.json``, which then need not exist (it is made by
+                scoring solutions of the task).
 
         Raises:
             TaskError: If a file is missing, unreadable, or contradicts the format; the message names it.
@@ -131,8 +131,8 @@ class ResearchTask:
             f"{self.description.strip()}\n\n## Data\n\n{self.inventory.describe()}\n\n## How your solution runs\n\n"
             f"Reply with one Python program in a ```python fence. Its working folder holds the files above in ./input "
             f"(read-only); it must write its predictions to ./submission.csv, with the columns of "
-            f"input/sample_submission.csv ({', '.join((self.id_column, *self.target_columns))}) and one row for each id of "
-            f"input/test.csv. Score: {self.metric.name} on hidden answers, {direction} is better. "
+            f"input/sample_submission.csv ({', '.join((self.id_column, *self.target_columns))}) and one row for each id "
+            f"of input/test.csv. Score: {self.metric.name} on hidden answers, {direction} is better. "
             f"Limits: {self.limits.seconds:g} CPU seconds, {self.limits.memory_mb} MB of memory, "
             f"{self.limits.disk_mb} MB of disk, no network. numpy, pandas and scikit-learn are installed.\n"
         )
@@ -158,8 +158,8 @@ def bundled_tasks() -> tuple[str, ...]:
 def load_task(name_or_path: str | Path) -> ResearchTask:
     """Load a bundled task by name, or any task folder by path.
 
-    A string is a bundled task's name first and a path second. A folder is read once and kept until one of its files that
-    were read changes.
+    A string is a bundled task's name first and a path second. A folder is read once and kept until one of the files
+    that were read changes.
 
     Raises:
         UnknownTaskError: If it is neither a bundled name nor a folder.
