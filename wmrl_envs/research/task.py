@@ -2,7 +2,8 @@
 
 ```
 <id>/
-  task.json           format, id, title, kind, metric, id_column, target_columns, limits, design, license, source
+  task.json           format, id, title, kind, metric, id_column, target_columns, label_column, limits, design, license,
+                      source
   description.md      what an agent reads
   public/             train.csv, test.csv, sample_submission.csv and any other file; a solution finds them in ./input
   private/answers.csv the id column, the target columns, and half: "train" or "report"
@@ -13,26 +14,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from wmrl_envs.errors import ConfigurationError, TaskError, UnknownTaskError, did_you_mean
+from wmrl_envs.errors import TaskError, UnknownTaskError, did_you_mean
 from wmrl_envs.research.answers import Answers
 from wmrl_envs.research.inventory import DataInventory
 from wmrl_envs.research.leaderboard import Leaderboard
 from wmrl_envs.research.limits import Limits
-from wmrl_envs.research.metrics import Metric, metric_named
+from wmrl_envs.research.manifest import KINDS, read_manifest
+from wmrl_envs.research.metrics import Metric
 
 __all__ = ["KINDS", "TASKS_DIR", "Limits", "ResearchTask", "bundled_tasks", "load_task"]
 
 TASKS_DIR = Path(__file__).resolve().parent / "tasks"
 """Folder of the bundled tasks."""
-
-KINDS = ("tabular-classification", "tabular-regression", "ordinal", "text", "image")
 
 _FILES = {
     "task.json": "the task's metadata",
@@ -69,6 +67,8 @@ class ResearchTask:
     limits: Limits
     """What one execution of a solution may use."""
     leaderboard: Leaderboard
+    label_column: str | None = None
+    """Column of ``train.csv`` that holds the target; None where that is the target columns themselves, several."""
     design: dict[str, Any] | None = None
     """Parameters of the design space, or None where the task has none."""
     license: str = ""
@@ -97,7 +97,7 @@ class ResearchTask:
         for name, content in _FILES.items():
             if not (folder / name).is_file() and (leaderboard is None or name != "leaderboard.json"):
                 raise TaskError(f"the task folder {folder} lacks {name}; it should hold {content}")
-        fields = _read_manifest(folder / "task.json")
+        fields = read_manifest(folder / "task.json")
         metric = fields["metric"]
         if leaderboard is None:
             leaderboard = Leaderboard.load(folder / "leaderboard.json", metric.greater_is_better)
@@ -126,13 +126,14 @@ class ResearchTask:
 
     def prompt(self) -> str:
         """Return what an agent reads as the task: description, data, and how a solution runs."""
+        columns = ", ".join((self.id_column, *self.target_columns))
         direction = "higher" if self.metric.greater_is_better else "lower"
         return (
             f"{self.description.strip()}\n\n## Data\n\n{self.inventory.describe()}\n\n## How your solution runs\n\n"
             f"Reply with one Python program in a ```python fence. Its working folder holds the files above in ./input "
             f"(read-only); it must write its predictions to ./submission.csv, with the columns of "
-            f"input/sample_submission.csv ({', '.join((self.id_column, *self.target_columns))}) and one row for each id "
-            f"of input/test.csv. Score: {self.metric.name} on hidden answers, {direction} is better. "
+            f"input/sample_submission.csv ({columns}) and one row for each id of input/test.csv. "
+            f"Score: {self.metric.name} on hidden answers, {direction} is better. "
             f"Limits: {self.limits.seconds:g} CPU seconds, {self.limits.memory_mb} MB of memory, "
             f"{self.limits.disk_mb} MB of disk, no network. numpy, pandas and scikit-learn are installed.\n"
         )
@@ -187,51 +188,3 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 @lru_cache(maxsize=64)
 def _load_cached(folder: Path, stamps: tuple[tuple[int, int] | None, ...]) -> ResearchTask:
     return ResearchTask.load(folder)
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """Return the checked fields of a ``task.json``, as ``ResearchTask`` takes them."""
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise TaskError(f"cannot read {path}: {error}") from error
-    if not isinstance(manifest, dict):
-        raise TaskError(f"{path} must hold one JSON object")
-    if manifest.get("format") != 1:
-        raise TaskError(f"{path}: format {manifest.get('format')!r} is unknown; this version reads format 1")
-    texts = {name: _text(manifest, name, path) for name in ("id", "title", "kind", "metric", "license", "source")}
-    if texts["kind"] not in KINDS:
-        raise TaskError(
-            f"{path}: unknown kind {texts['kind']!r}; the kinds are {', '.join(KINDS)}."
-            f"{did_you_mean(texts['kind'], KINDS)}"
-        )
-    id_column = _text(manifest, "id_column", path, default="id")
-    targets = manifest.get("target_columns")
-    if not isinstance(targets, list) or not targets or not all(isinstance(name, str) and name for name in targets):
-        raise TaskError(f"{path}: target_columns must be a list of column names, got {targets!r}")
-    if len({id_column, "half", *targets}) != len(targets) + 2:
-        raise TaskError(f"{path}: id_column, target_columns and 'half' must all be different names")
-    design, limits = manifest.get("design"), manifest.get("limits", {})
-    if not isinstance(design, (dict, type(None))) or not isinstance(limits, Mapping):
-        raise TaskError(f"{path}: design must be an object or null, and limits an object")
-    try:
-        metric, checked = metric_named(texts.pop("metric")), Limits().override(limits)
-    except (TaskError, ConfigurationError) as error:
-        raise TaskError(f"{path}: {error}") from error
-    if len(targets) > 1 and not metric.several_columns:
-        raise TaskError(f"{path}: {metric.name} scores one target column, target_columns names {len(targets)}")
-    return {
-        **texts,
-        "id_column": id_column,
-        "target_columns": tuple(targets),
-        "metric": metric,
-        "limits": checked,
-        "design": design,
-    }
-
-
-def _text(manifest: Mapping[str, Any], name: str, path: Path, default: str | None = None) -> str:
-    value = manifest.get(name, default)
-    if not isinstance(value, str) or not value:
-        raise TaskError(f"{path}: {name!r} must be a text, got {value!r}")
-    return value
