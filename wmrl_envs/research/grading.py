@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -48,11 +49,16 @@ def gate(submission: Submission) -> Outcome | None:
     if code is None or not code.strip():
         return _failed(Status.MALFORMED, "no code found: put the whole solution in one ```python fence")
     if len(code) > MAX_CODE_CHARS:
-        return _failed(Status.MALFORMED, f"the code is too long: {len(code)} characters, at most {MAX_CODE_CHARS} are run")
+        return _failed(
+            Status.MALFORMED, f"the code is too long: {len(code)} characters, at most {MAX_CODE_CHARS} are run"
+        )
     if "\0" in code:
         return _failed(Status.MALFORMED, "the code holds NUL bytes")
     try:
-        compile(code, "solution.py", "exec", dont_inherit=True)
+        # The compiler's warnings (an invalid escape, say) are the solution's own: they neither fail it nor belong here.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(code, "solution.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         return _failed(
             Status.SYNTAX_ERROR,
