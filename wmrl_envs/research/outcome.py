@@ -91,8 +91,9 @@ class Outcome:
     """Name of the exception that ended the program, such as ``"ValueError"``."""
     error_line: int | None = None
     """Line of the submitted code (from 1) in which it was raised."""
-    seconds: float = 0.0
-    """Execution cost: CPU seconds of the process tree, or the wall seconds where a wall limit ended it."""
+    seconds: float = field(default=0.0, compare=False)
+    """Execution cost: CPU seconds of the process tree, or the wall seconds where a wall limit ended it. A measurement, so
+    that two runs of one solution compare equal."""
     report_reward: float | None = None
     """Ladder reward in [0, 1] on the other half of the answers; shown to evaluations, never to training."""
 
