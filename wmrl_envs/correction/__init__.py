@@ -15,7 +15,8 @@ from wmrl_envs.correction.advantages import (
 )
 from wmrl_envs.correction.anchors import AnchorSchedule
 from wmrl_envs.correction.debias import OnlineDebiaser
-from wmrl_envs.correction.fusion import InverseVarianceWeighter, RectifiedFusion, alpha_ramp, inverse_variance
+from wmrl_envs.correction.denoise import InverseVarianceWeighter, inverse_variance
+from wmrl_envs.correction.fusion import RectifiedFusion, alpha_ramp
 from wmrl_envs.correction.ledger import Ledger
 from wmrl_envs.correction.scalar import ScalarFusion, episode_returns, scalar_return, turn_reward, weighted_return
 from wmrl_envs.correction.schemes import SCHEMES, Scheme, get_scheme

@@ -10,18 +10,27 @@ from numpy.typing import ArrayLike, NDArray
 
 from wmrl_envs.errors import ConfigurationError
 
-__all__ = ["BoolArray", "FloatArray", "check_integer", "check_number", "float_vector", "known", "selection"]
+__all__ = [
+    "BoolArray",
+    "FloatArray",
+    "check_half_life",
+    "check_integer",
+    "check_number",
+    "float_vector",
+    "known",
+    "selection",
+]
 
 FloatArray: TypeAlias = NDArray[np.float64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 
 
-def float_vector(name: str, values: ArrayLike, length: int | None = None) -> FloatArray:
-    """Return ``values`` as a 1-D float64 array in which ``None`` became NaN.
+def float_vector(name: str, values: ArrayLike, length: int | None = None, *, unknown: bool = True) -> FloatArray:
+    """Return ``values`` as a 1-D float64 array in which ``None`` became NaN; not ``unknown`` refuses those.
 
     Raises:
-        ValueError: If the values are no numbers, have another number of axes than one, hold an infinity, or number
-            otherwise than ``length``.
+        ValueError: If the values are no numbers, have another number of axes than one, hold an infinity, number
+            otherwise than ``length``, or are unknown where that is refused.
     """
     try:
         array: FloatArray = np.asarray(values, dtype=np.float64)
@@ -31,8 +40,11 @@ def float_vector(name: str, values: ArrayLike, length: int | None = None) -> Flo
         raise ValueError(f"{name} must have one axis, got shape {array.shape}; flatten it")
     if length is not None and len(array) != length:
         raise ValueError(f"{name} holds {len(array)} values where {length} are needed: one per rollout")
-    if np.isinf(array).any():
-        raise ValueError(f"{name} holds an infinity, got {_shorten(values)}; a reward is finite or None")
+    if not np.isfinite(array).all():
+        if np.isinf(array).any():
+            raise ValueError(f"{name} holds an infinity, got {_shorten(values)}; a reward is finite or None")
+        if not unknown:
+            raise ValueError(f"{name} holds None or NaN, got {_shorten(values)}; leave out what is unknown")
     return array
 
 
@@ -65,6 +77,11 @@ def check_number(name: str, value: float, low: float, high: float, fix: str = ""
     if math.isinf(value):
         raise ConfigurationError(f"{name} must be finite, got {value}{fix}")
     return float(value)
+
+
+def check_half_life(half_life: float) -> float:
+    """Return a half-life in anchor groups as a float, or raise ``ConfigurationError``."""
+    return check_number("half_life", half_life, 1e-3, 1e9, " anchor groups")
 
 
 def check_integer(name: str, value: int, low: int, fix: str = "") -> int:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wmrl_envs.correction._arrays import BoolArray, FloatArray
+from wmrl_envs.correction._arrays import BoolArray, FloatArray, float_vector, known, selection
 
-__all__ = ["EPSILON", "Grouping", "group_ids"]
+__all__ = ["EPSILON", "Grouping", "graded_pairs", "group_ids"]
 
 EPSILON = 1e-4
 """Added to a group's standard deviation, as GRPO and arXiv 2608.12564 do."""
@@ -65,3 +65,33 @@ class Grouping:
         """Return which groups, bool [groups], have some but not all flags ([n], in the grouping's order) set."""
         both: BoolArray = np.logical_or.reduceat(flags, self.starts) != np.logical_and.reduceat(flags, self.starts)
         return both
+
+
+def graded_pairs(
+    real: ArrayLike, calibrated: ArrayLike, groups: ArrayLike | None, mask: ArrayLike | None
+) -> tuple[FloatArray, FloatArray, NDArray[Any], BoolArray]:
+    """Return anchor rollouts flattened: their r, f and group ids, and which of them are graded by both, each [n].
+
+    Args:
+        real: Real rewards, [n], or [groups, G] with a row per group.
+        calibrated: Calibrated predictions, the same shape.
+        groups: Group ids, the same shape; ``None`` takes rows as groups, and a single axis as one group.
+        mask: Which to take, bool, the same shape; unknown values (None, NaN) are never graded.
+
+    Raises:
+        ValueError: If the shapes differ or a value is infinite.
+    """
+    r = np.asarray(real, dtype=np.float64)
+    shape = r.shape
+    if groups is None:
+        groups = np.zeros(shape, dtype=np.int64) if r.ndim < 2 else np.arange(len(r)).repeat(r[0].size if len(r) else 0)
+    others = {"calibrated": calibrated, "mask": mask}
+    for name, values in others.items():
+        if values is not None and np.shape(values) != shape:
+            raise ValueError(f"{name} must have the shape of real, {shape}, got {np.shape(values)}")
+    r = float_vector("real", r.ravel())
+    f = float_vector("calibrated", np.ravel(np.asarray(calibrated, dtype=np.float64)))
+    keep = known(r) & known(f)
+    if mask is not None:
+        keep &= selection("mask", np.ravel(np.asarray(mask)), len(r))
+    return r, f, group_ids(np.ravel(np.asarray(groups)), len(r)), keep

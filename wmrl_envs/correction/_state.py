@@ -36,5 +36,5 @@ def restore(owner: object, state: Mapping[str, Any], settings: Mapping[str, Any]
                 f"this state of {name} was saved under other settings ({pairs}); make it with the saved ones"
             )
         apply()
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise CheckpointError(f"this state of {name} is damaged: {type(error).__name__}: {error}") from error

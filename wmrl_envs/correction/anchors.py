@@ -102,6 +102,7 @@ class AnchorSchedule:
         """
 
         def apply() -> None:
+            type(self._rng.bit_generator)().state = state["rng"]  # a damaged state must not reach ours half-way
             self._rng.bit_generator.state = state["rng"]
 
         restore(self, state, {"fraction": self.fraction}, apply)

@@ -99,12 +99,10 @@ class OnlineDebiaser:
         Raises:
             ValueError: If the two differ in length, or a value is unknown or infinite: leave an ungraded pair out.
         """
-        x = float_vector("predicted", predicted)
-        y = float_vector("real", real)
+        x = float_vector("predicted", predicted, unknown=False)
+        y = float_vector("real", real, unknown=False)
         if len(x) != len(y):
             raise ValueError(f"predicted and real must pair up, got {len(x)} and {len(y)} values")
-        if np.isnan(x).any() or np.isnan(y).any():
-            raise ValueError("a pair needs both rewards, got None or NaN; leave ungraded pairs out")
         if len(x) == 0:
             return
         self._pairs.add(x, y)

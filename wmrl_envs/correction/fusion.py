@@ -1,4 +1,4 @@
-"""Fusing predicted and real rewards of grouped rollouts: how far predictions and anchors are trusted."""
+"""Rectified fusion: how far predictions are trusted, and how much their correction by anchors counts."""
 
 from __future__ import annotations
 
@@ -8,50 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wmrl_envs.correction._arrays import FloatArray, check_integer, check_number, float_vector, known, selection
-from wmrl_envs.correction._grouping import Grouping, group_ids
+from wmrl_envs.correction._arrays import (
+    BoolArray,
+    FloatArray,
+    check_half_life,
+    check_integer,
+    check_number,
+    float_vector,
+    known,
+)
+from wmrl_envs.correction._grouping import Grouping, graded_pairs
 from wmrl_envs.correction._state import State, restore
 from wmrl_envs.correction.advantages import Scale, check_scale
 from wmrl_envs.errors import ConfigurationError
 
-__all__ = ["AnchorWeight", "InverseVarianceWeighter", "RectifiedFusion", "alpha_ramp", "inverse_variance"]
+__all__ = ["RectifiedFusion", "alpha_ramp"]
 
-NEGLIGIBLE_VARIANCE = 1e-9
-"""Variance of real rewards below which a ratio to it says nothing."""
 _UNDERFLOW = 1e-200
 """A decayed sum below this has lost its digits; what it last said is kept."""
-
-
-def inverse_variance(values: ArrayLike, variances: ArrayLike) -> tuple[float, float]:
-    """Fuse independent unbiased estimates of one quantity by inverse variance.
-
-    Args:
-        values: The estimates, [n], n > 0, finite.
-        variances: Their variances, [n], at least 0. A variance of 0 wins outright (several share equally); an infinite
-            one has no say, unless all are.
-
-    Returns:
-        The fused value, and its variance 1 / (1/V1 + ... + 1/Vn).
-
-    Raises:
-        ValueError: If the lengths differ or are 0, a value is unknown, or a variance is negative or unknown.
-
-    Example:
-        >>> [round(x, 9) for x in inverse_variance([0.4, 0.8], [0.01, 0.04])]
-        [0.48, 0.008]
-    """
-    x = float_vector("values", values)
-    v: FloatArray = np.asarray(variances, dtype=np.float64)
-    if v.shape != x.shape or len(x) == 0:
-        raise ValueError(f"values and variances must pair up, got shapes {x.shape} and {v.shape}; give one at least")
-    if not (v >= 0.0).all() or np.isnan(x).any():
-        raise ValueError(f"values must be known and variances at least 0, got {x.tolist()} and {v.tolist()}")
-    smallest = v.min()
-    if smallest == 0.0 or np.isinf(smallest):
-        weights = (v == smallest).astype(np.float64)
-    else:
-        weights = smallest / v  # relative to the smallest, so that no 1/v can overflow
-    return float((weights * x).sum() / weights.sum()), float(smallest / weights.sum())
 
 
 def alpha_ramp(progress: float | None, pi: float, ramp: float) -> float:
@@ -83,119 +57,6 @@ def alpha_ramp(progress: float | None, pi: float, ramp: float) -> float:
     return pi + (1.0 - pi) * max(progress, 0.0) / ramp
 
 
-class AnchorWeight:
-    """The paper's weight of an anchor's reward: w = clip(1 + k * s2, 1, 4) (arXiv 2608.12564, as its release does it).
-
-    s2 is the variance of the predictions' residual relative to the real rewards'; k is fixed once, as soon as
-    ``observations`` were made, so that w = 2 then. Before that, or if s2 is 0, w = 1.
-    """
-
-    def __init__(self, observations: int, k: float | None = None) -> None:
-        self.observations = observations
-        self.k = k
-
-    def fix(self, count: int, s2: float) -> None:
-        """Fix k if it is time to; with s2 = 0 there is nothing yet to fix it by."""
-        if self.k is None and count >= self.observations and s2 > 0.0:
-            self.k = 1.0 / s2
-
-    def __call__(self, s2: float) -> float:
-        """Return w in [1, 4]."""
-        return 1.0 if self.k is None else min(max(1.0 + self.k * s2, 1.0), 4.0)
-
-
-class InverseVarianceWeighter:
-    """Weight of the anchor groups' advantages by the noise of the predictions, as the paper's release has it.
-
-    s2 is a moving average over anchor groups of mean(((f - mean f) - (r - mean r))^2) / var(r) within the group
-    (arXiv 2608.12564, denoising). Groups whose real rewards hardly vary are skipped. Read ``weight`` before ``update``.
-    """
-
-    def __init__(self, *, half_life: float = 64.0, observations: int = 32) -> None:
-        """Start with no observations.
-
-        Args:
-            half_life: Anchor groups after which an observation counts half.
-            observations: Anchor groups after which the weight's factor k is fixed.
-
-        Raises:
-            ConfigurationError: If an argument is out of its range.
-        """
-        self.half_life = _check_half_life(half_life)
-        self.observations = check_integer("observations", observations, 1)
-        self._rule = AnchorWeight(self.observations)
-        self._count = 0
-        self._total = self._mass = 0.0
-
-    @property
-    def s2(self) -> float:
-        """The predictions' residual variance relative to the real rewards'; 0 before the first observation."""
-        return self._total / self._mass if self._mass else 0.0
-
-    @property
-    def weight(self) -> float:
-        """The factor of the anchor groups' advantages, in [1, 4]."""
-        return self._rule(self.s2)
-
-    def update(
-        self, real: ArrayLike, calibrated: ArrayLike, groups: ArrayLike | None = None, mask: ArrayLike | None = None
-    ) -> None:
-        """Add the anchor groups of one step.
-
-        Args:
-            real: Real rewards of the anchor rollouts, [n], or [groups, G] with a row per group.
-            calibrated: Their calibrated predictions, the same shape.
-            groups: Group id of each, the same shape; ``None`` takes rows as groups, and a single axis as one group.
-            mask: Which take part, bool, the same shape; unknown values (None, NaN) never do.
-
-        Raises:
-            ValueError: If the shapes differ or a value is infinite.
-        """
-        r, f, ids, keep = _paired(real, calibrated, groups, mask)
-        if not keep.any():
-            return
-        grouping = Grouping(ids[keep])
-        x = np.stack((r[keep], f[keep] - r[keep]))[:, grouping.order]
-        deviations = grouping.scores(x, standardised=False)
-        variance, residual = grouping.sums(deviations * deviations) / grouping.counts
-        varied = variance >= NEGLIGIBLE_VARIANCE
-        decay = 0.5 ** (1.0 / self.half_life)
-        for ratio in (residual[varied] / variance[varied]).tolist():
-            # The mass makes this the weighted mean of what was seen: no start value has to fade out.
-            self._total = decay * self._total + ratio
-            self._mass = decay * self._mass + 1.0
-            self._count += 1
-            self._rule.fix(self._count, self.s2)
-
-    def state_dict(self) -> State:
-        """Return the settings and sums as a dict that JSON carries exactly."""
-        return {
-            "kind": type(self).__name__,
-            "settings": self._settings(),
-            "count": self._count,
-            "total": self._total,
-            "mass": self._mass,
-            "k": self._rule.k,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what ``state_dict`` returned.
-
-        Raises:
-            CheckpointError: If the state is damaged or was saved under other settings.
-        """
-
-        def apply() -> None:
-            count, total, mass = int(state["count"]), float(state["total"]), float(state["mass"])
-            k = None if state["k"] is None else float(state["k"])
-            self._count, self._total, self._mass, self._rule.k = count, total, mass, k
-
-        restore(self, state, self._settings(), apply)
-
-    def _settings(self) -> State:
-        return {"half_life": self.half_life, "observations": self.observations}
-
-
 class _TrustRatio:
     """clip(num / den, 0, limit) over sums that halve every ``half_life`` groups, for k bins side by side."""
 
@@ -206,11 +67,12 @@ class _TrustRatio:
         self._min_groups, self._limit = min_groups, limit
 
     @property
-    def ready(self) -> Any:
+    def ready(self) -> BoolArray:
         """Which bins have seen enough groups, bool [k]."""
-        return self.groups >= self._min_groups
+        enough: BoolArray = self.groups >= self._min_groups
+        return enough
 
-    def update(self, num: FloatArray, den: FloatArray, seen: Any) -> None:
+    def update(self, num: FloatArray, den: FloatArray, seen: BoolArray) -> None:
         """Add groups in order: their sums, float64 [groups, k], and whether they hold members, bool [groups, k]."""
         age = self._decay ** np.arange(len(num) - 1, -1, -1)[:, None]
         fade = self._decay ** len(num)
@@ -270,7 +132,7 @@ class RectifiedFusion:
         Raises:
             ConfigurationError: If an argument is out of its range.
         """
-        self.half_life = _check_half_life(half_life)
+        self.half_life = check_half_life(half_life)
         self.min_groups = check_integer("min_groups", min_groups, 1)
         self.limit = check_number("limit", limit, 0.0, float(np.finfo(np.float64).max))
         self._standardised = check_scale(scale)
@@ -321,7 +183,7 @@ class RectifiedFusion:
         Raises:
             ValueError: If the shapes differ, a value is infinite, or spreads are missing.
         """
-        r, f, ids, keep = _paired(real, calibrated, groups, mask)
+        r, f, ids, keep = graded_pairs(real, calibrated, groups, mask)
         spreads = None
         if self.bins is not None:
             if spread is None:
@@ -388,10 +250,6 @@ class RectifiedFusion:
         return {name: getattr(self, name) for name in names}
 
 
-def _check_half_life(half_life: float) -> float:
-    return check_number("half_life", half_life, 1e-3, 1e9, " anchor groups")
-
-
 def _check_bins(bins: int | Sequence[float] | None) -> tuple[int | list[float] | None, FloatArray | None, int]:
     """Return the setting as JSON writes it, the edges if they are known, and the number of bins."""
     if bins is None:
@@ -403,21 +261,3 @@ def _check_bins(bins: int | Sequence[float] | None) -> tuple[int | list[float] |
         raise ConfigurationError(f"bins must be a number of bins or increasing edges of the spread, got {bins!r}")
     listed: list[float] = edges.tolist()
     return listed, edges, len(edges) + 1
-
-
-def _paired(real: ArrayLike, calibrated: ArrayLike, groups: ArrayLike | None, mask: ArrayLike | None) -> Any:
-    """Return flat r, f, group ids and which members are graded by both."""
-    r = np.asarray(real, dtype=np.float64)
-    shape = r.shape
-    if groups is None:
-        groups = np.zeros(shape, dtype=np.int64) if r.ndim < 2 else np.arange(len(r)).repeat(r[0].size if len(r) else 0)
-    others = {"calibrated": calibrated, "mask": mask}
-    for name, values in others.items():
-        if values is not None and np.shape(values) != shape:
-            raise ValueError(f"{name} must have the shape of real, {shape}, got {np.shape(values)}")
-    r = float_vector("real", r.ravel())
-    f = float_vector("calibrated", np.ravel(np.asarray(calibrated, dtype=np.float64)))
-    keep = known(r) & known(f)
-    if mask is not None:
-        keep &= selection("mask", np.ravel(np.asarray(mask)), len(r))
-    return r, f, group_ids(np.ravel(np.asarray(groups)), len(r)), keep

@@ -15,7 +15,14 @@ from wmrl_envs.correction._state import State, restore
 
 __all__ = ["Ledger"]
 
-_COUNTS = ("executions", "failed_executions", "predictions", "warmup_executions", "repeated_executions")
+_COUNTS = (
+    "executions",
+    "failed_executions",
+    "warmup_executions",
+    "failed_warmup_executions",
+    "repeated_executions",
+    "predictions",
+)
 _SECONDS = ("execution_seconds", "prediction_seconds", "warmup_seconds", "repeated_seconds")
 
 
@@ -31,12 +38,14 @@ class Ledger:
         """Executions, warm-up and failed ones included."""
         self.failed_executions = 0
         """Executions of which nothing came back, so that their seconds are unknown and not added."""
-        self.predictions = 0
-        """Predictions made."""
         self.warmup_executions = 0
         """Those of the executions that the world model was first fitted on."""
+        self.failed_warmup_executions = 0
+        """Those of the failed executions that belong to the warm-up."""
         self.repeated_executions = 0
         """Those of the executions that had been made before, which a cache would have answered."""
+        self.predictions = 0
+        """Predictions made."""
         self.execution_seconds = 0.0
         """Seconds of all executions."""
         self.prediction_seconds = 0.0
@@ -68,10 +77,12 @@ class Ledger:
             raise ValueError(f"keys must name each execution, got {len(keys)} for {len(spent)}")
         total = math.fsum(spent[answered].tolist())
         self.executions += len(spent)
-        self.failed_executions += int((~answered).sum())
+        failed = len(spent) - int(answered.sum())
+        self.failed_executions += failed
         self.execution_seconds += total
         if warmup:
             self.warmup_executions += len(spent)
+            self.failed_warmup_executions += failed
             self.warmup_seconds += total
         if keys is not None:
             self._count_repeats(np.where(answered, spent, -1.0).tolist(), keys)
@@ -118,12 +129,11 @@ class Ledger:
     @property
     def mean_execution_seconds(self) -> float | None:
         """Mean seconds of a training execution (of the warm-up's, while there is no other); ``None`` before any."""
-        warmup_failures = 0 if self.executions > self.warmup_executions else self.failed_executions
-        if self.executions > self.warmup_executions:
-            count = self.executions - self.warmup_executions - self.failed_executions
-            seconds = self.execution_seconds - self.warmup_seconds
-        else:
-            count, seconds = self.warmup_executions - warmup_failures, self.warmup_seconds
+        warmup = self.warmup_executions - self.failed_warmup_executions
+        count = self.executions - self.failed_executions - warmup
+        seconds = self.execution_seconds - self.warmup_seconds
+        if count == 0:
+            count, seconds = warmup, self.warmup_seconds
         return seconds / count if count > 0 else None
 
     @property

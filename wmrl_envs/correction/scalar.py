@@ -19,7 +19,7 @@ from wmrl_envs.correction._arrays import (
 )
 from wmrl_envs.correction._state import State, restore
 from wmrl_envs.correction._window import Window
-from wmrl_envs.correction.fusion import NEGLIGIBLE_VARIANCE, AnchorWeight
+from wmrl_envs.correction.denoise import NEGLIGIBLE_VARIANCE, AnchorWeight
 
 __all__ = ["ScalarFusion", "episode_returns", "scalar_return", "turn_reward", "weighted_return"]
 
