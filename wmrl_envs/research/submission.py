@@ -8,6 +8,7 @@ forgotten ``index=False`` is noticed. What the target columns must hold depends 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import Counter
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from wmrl_envs.errors import SandboxError
 from wmrl_envs.research.outcome import Status
 from wmrl_envs.research.reply import extract_code
 from wmrl_envs.research.table import TableError, read_table, shown
@@ -69,6 +71,10 @@ class SubmissionGrade(NamedTuple):
     feedback: str
 
 
+_AUTHORS_DOING = frozenset({errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO, errno.ENOTDIR})
+"""What opening a link, a file without permissions, a socket, or a file in place of the folder gives."""
+
+
 def max_submission_bytes(task: ResearchTask) -> int:
     """Return the largest submission that is read, in bytes.
 
@@ -88,21 +94,30 @@ def read_submission_file(path: Path | str, limit: int) -> bytes | None | Invalid
 
     Returns:
         The bytes, None if there is nothing at the path, or why it is no submission.
+
+    Raises:
+        SandboxError: If reading fails for a reason that is not the file's author's.
     """
+    irregular = InvalidSubmission("submission.csv is no regular file that can be read")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
-    except OSError:
-        return InvalidSubmission("submission.csv is no regular file that can be read")
-    with os.fdopen(descriptor, "rb") as file:
+    except OSError as error:
+        if error.errno in _AUTHORS_DOING:
+            return irregular
+        raise SandboxError(f"cannot read the submission {path}: {error}") from error
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            return InvalidSubmission("submission.csv is no regular file that can be read")
-        content = file.read(limit + 1) if status.st_size <= limit else b""
-        if status.st_size > limit or len(content) > limit:
-            return _too_large(max(status.st_size, len(content)), limit)
-    return content
+            return irregular
+        if status.st_size > limit:
+            return _too_large(status.st_size, limit)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(limit + 1)
+    finally:
+        os.close(descriptor)
+    return content if len(content) <= limit else _too_large(len(content), limit)
 
 
 def score_submission(task: ResearchTask, content: bytes) -> Scored | InvalidSubmission:
@@ -174,7 +189,9 @@ def _too_large(size: int, limit: int) -> InvalidSubmission:
 def _check_columns(table: Mapping[str, Sequence[str]], task: ResearchTask) -> None:
     expected = (task.id_column, *task.target_columns)
     if set(table) != set(expected):
-        found = ", ".join(shown(name) for name in list(table)[:10]) + (", ..." if len(table) > 10 else "")
+        found = ", ".join(shown(name) for name in list(table)[:5]) + (
+            f", and {len(table) - 5} more" if len(table) > 5 else ""
+        )
         raise ValueError(f"its columns are {found}; expected exactly {', '.join(map(repr, expected))}")
 
 

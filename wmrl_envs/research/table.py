@@ -41,6 +41,8 @@ def read_table(content: bytes) -> dict[str, tuple[str, ...]]:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
     except csv.Error as error:
         raise TableError(f"it is not comma-separated text ({error})") from None
+    if not rows:  # nothing but a byte-order mark
+        raise TableError("it is empty")
     header = rows.pop(0)
     if len(set(header)) != len(header):
         raise TableError("a column is named twice")
