@@ -32,14 +32,22 @@ _LONGEST_INFO = 100
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A fenced block: the text after the opening fence, and the lines up to the closing one."""
+    """A fenced block: the text after the opening fence, its indentation, and the lines up to the closing one."""
 
     info: str
+    indent: int
     lines: list[str]
 
     @property
     def text(self) -> str:
-        return "\n".join(self.lines)
+        """The lines, less the fence's indentation where the code shares it (its first line tells)."""
+        first = next((line for line in self.lines if line.strip()), "")
+        width = min(self.indent, _leading(first))
+        return "\n".join(line[min(width, _leading(line)) :] for line in self.lines)
+
+
+def _leading(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
 
 
 def extract_code(reply: str) -> str | None:
@@ -76,19 +84,18 @@ def _inside(block: _Block) -> list[_Block]:
 def _blocks(lines: list[str]) -> list[_Block]:
     blocks: list[_Block] = []
     fence = ""  # the open block's fence, or empty between blocks
-    indent = 0
     for line in lines:
         match = _FENCE.match(line)
         if match and _closes(match, fence):
             fence = ""
         elif match and _opens(match, fence):
-            fence, indent = match["fence"], len(match["indent"])
-            blocks.append(_Block(match["info"], []))
+            fence = match["fence"]
+            blocks.append(_Block(match["info"], len(match["indent"]), []))
         elif fence:
-            blocks[-1].lines.append(_unindented(line, indent))
+            blocks[-1].lines.append(line)
         elif (info := _late_opening(line)) is not None:
-            fence, indent = "```", 0
-            blocks.append(_Block(info, []))
+            fence = "```"
+            blocks.append(_Block(info, 0, []))
     return blocks
 
 
@@ -102,11 +109,6 @@ def _opens(match: re.Match[str], fence: str) -> bool:
         return match["fence"].startswith(fence) and _PYTHON.match(match["info"]) is not None
     # As in CommonMark: backticks after backticks are code within a sentence.
     return match["fence"][0] == "~" or "`" not in match["info"]
-
-
-def _unindented(line: str, indent: int) -> str:
-    """Take off as much of the opening fence's indentation as the line has."""
-    return line[min(indent, len(line) - len(line.lstrip(" \t"))) :]
 
 
 def _late_opening(line: str) -> str | None:
@@ -123,7 +125,7 @@ def _compiled(text: str) -> ast.Module | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
-            compile(text, "reply.py", "exec", dont_inherit=True)
+            compile(tree, "reply.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
         return None
     return tree
