@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from wmrl_envs.errors import ConfigurationError, GradingError, UnknownTaskError, did_you_mean
 from wmrl_envs.research.grading import Grader, Submission, check_graded
 from wmrl_envs.research.outcome import STATUSES, Outcome
-from wmrl_envs.research.seeding import draw_episode, submission_seeds
+from wmrl_envs.research.seeding import DRAWS_PER_EPISODE, draw_episode, submission_seeds
 from wmrl_envs.research.task import ResearchTask
 
 __all__ = ["NO_OUTCOME", "UNGRADED_FEEDBACK", "ResearchCore", "Route", "check_sizes"]
@@ -118,7 +118,7 @@ class ResearchCore:
             UnknownTaskError: If the id is none of this environment's tasks.
         """
         chosen = None if options is None or options.get("task") is None else self._find(options["task"])
-        draws = np.empty((len(slots), 3), dtype=np.int64)
+        draws = np.empty((len(slots), DRAWS_PER_EPISODE), dtype=np.int64)
         for row, slot in enumerate(slots):
             generator = self.generators[slot]
             if generator is None:

@@ -27,17 +27,25 @@ class DesignInterface:
         action_space: ``MultiDiscrete`` over the choices.
     """
 
-    def __init__(self, core: ResearchCore) -> None:
+    def __init__(self, core: ResearchCore, blocks: Sequence[Sequence[int]] | None = None) -> None:
         """Prepare features and renderers.
 
+        Args:
+            core: The episodes.
+            blocks: Choices that are grouped into one larger choice each; ``None`` leaves each by itself.
+
         Raises:
-            ConfigurationError: If a task has no design space or two tasks have different ones.
+            ConfigurationError: If two tasks have different design spaces, or the blocks do not fit.
+            TaskError: If a task has no design space.
         """
         self._core = core
-        self._spaces = shared_design_space(core.tasks)
+        self._spaces = shared_design_space(core.tasks, blocks)
         self.design_space = self._spaces[0]
         self._features = np.stack([task_features(task) for task in core.tasks])
         self._nvec = np.asarray(self.design_space.nvec, dtype=np.int64)
+        # A member's place in a table of its task's code: rendering checks and converts, this is one product.
+        self._strides = np.append(np.cumprod(self._nvec[:0:-1])[::-1], 1)
+        self._codes: list[dict[int, str]] = [{} for _ in self._spaces]
         self._status_at = self._features.shape[1] + 1
         self._size = self._status_at + len(STATUSES) + 1 + 2
         self.action_space: spaces.Space[Any] = spaces.MultiDiscrete(self._nvec)
@@ -68,8 +76,14 @@ class DesignInterface:
                 f"choice {choices[row, column]} for {self.design_space.names[column]!r} is outside the action space: "
                 f"it has {self._nvec[column]} options, 0 to {self._nvec[column] - 1}"
             )
-        tasks = self._core.task_index[slots].tolist()
-        return [self._spaces[task].render(row) for task, row in zip(tasks, choices.tolist(), strict=True)]
+        tasks, members = self._core.task_index[slots].tolist(), (choices @ self._strides).tolist()
+        return [self._code(*place) for place in zip(tasks, members, choices, strict=True)]
+
+    def _code(self, task: int, member: int, choices: NDArray[np.int64]) -> str:
+        code = self._codes[task].get(member)
+        if code is None:
+            code = self._codes[task][member] = self._spaces[task].render(choices)
+        return code
 
     def observe(self) -> NDArray[np.float32]:
         """Return the observations of all slots, float32 [num_slots, size] in [0, 1]; a fresh array."""
@@ -84,16 +98,19 @@ class DesignInterface:
 
     def pick(self, observations: NDArray[np.float32], slot: int) -> NDArray[np.float32]:
         """Return one slot's observation out of those of all slots."""
-        return observations[slot].copy()
+        observation: NDArray[np.float32] = observations[slot].copy()
+        return observation
 
 
-def shared_design_space(tasks: Sequence[ResearchTask]) -> list[DesignSpace]:
+def shared_design_space(
+    tasks: Sequence[ResearchTask], blocks: Sequence[Sequence[int]] | None = None
+) -> list[DesignSpace]:
     """Return the tasks' design spaces, which have to offer the same choices.
 
     Raises:
         ConfigurationError: If two of them differ, naming the two tasks.
     """
-    found = [DesignSpace.of(task) for task in tasks]
+    found = [DesignSpace.of(task, blocks) for task in tasks]
     for task, space in zip(tasks, found, strict=True):
         if (space.names, space.options) != (found[0].names, found[0].options):
             differ = sorted(set(space.names) ^ set(found[0].names)) or [

@@ -22,7 +22,8 @@ def draw_episode(generator: np.random.Generator) -> NDArray[np.int64]:
     Returns:
         int64 [3], each in [0, 2**53).
     """
-    return generator.integers(1 << _BITS, size=DRAWS_PER_EPISODE)
+    raw = generator.bit_generator.random_raw(DRAWS_PER_EPISODE)
+    return (np.asarray(raw, dtype=np.uint64) >> np.uint64(64 - _BITS)).astype(np.int64)
 
 
 def submission_seeds(keys: NDArray[np.uint64], turns: NDArray[np.int64]) -> list[int]:
