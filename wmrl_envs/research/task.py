@@ -26,6 +26,7 @@ from wmrl_envs.research.leaderboard import Leaderboard
 from wmrl_envs.research.limits import Limits
 from wmrl_envs.research.manifest import KINDS, read_manifest
 from wmrl_envs.research.metrics import Metric
+from wmrl_envs.research.table import shown
 
 __all__ = ["KINDS", "TASKS_DIR", "Limits", "ResearchTask", "bundled_tasks", "load_task"]
 
@@ -166,15 +167,19 @@ def load_task(name_or_path: str | Path) -> ResearchTask:
         UnknownTaskError: If it is neither a bundled name nor a folder.
         TaskError: If the folder is no complete task.
     """
-    bundled = isinstance(name_or_path, str) and name_or_path in bundled_tasks()
-    folder = (TASKS_DIR / name_or_path if bundled else Path(name_or_path)).resolve()
-    if not str(name_or_path) or not folder.is_dir():
-        names = bundled_tasks()
+    names = bundled_tasks()
+    name = str(name_or_path)
+    try:
+        folder = (TASKS_DIR / name if name_or_path in names else Path(name)).resolve()
+        found = bool(name) and folder.is_dir()
+    except (OSError, ValueError):  # no path at all: too long, or with a NUL
+        found = False
+    if not found:
         raise UnknownTaskError(
-            f"unknown task {str(name_or_path)!r}; the bundled tasks are {', '.join(names)}, and the path of a task "
-            f"folder works as well.{did_you_mean(str(name_or_path), names)}"
+            f"unknown task {shown(name, 200)}; the bundled tasks are {', '.join(names)}, and the path of a task folder "
+            f"works as well.{did_you_mean(name, names)}"
         )
-    return _load_cached(folder, tuple(_stamp(folder / name) for name in _FILES if "public" not in name))
+    return _load_cached(folder, tuple(_stamp(folder / file) for file in _FILES if not file.startswith("public/")))
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
