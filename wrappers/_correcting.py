@@ -1,0 +1,305 @@
+"""Corrected rewards, episode by episode: the batched core of both ``CorrectionWrapper`` classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from wmrl_envs.correction import alpha_ramp, episode_returns, turn_reward
+from wmrl_envs.errors import CheckpointError, ConfigurationError
+from wmrl_envs.wrappers._correction_state import CorrectionState, Snapshot
+from wmrl_envs.wrappers._slots import Slots
+from wmrl_envs.wrappers._streams import BoolArray, FloatArray, Streams, put
+
+__all__ = ["CorrectingCore"]
+
+_FROZEN = ("probability", "alpha", "trust", "group_trust", "weight", "group_weight", "mean")
+_EPISODE = ("paid", "best")
+_PENDING = ("has_next", "next_anchor", "next_probability")
+_WAITING = ("waiting", "last_real", "last_calibrated", "last_spread", "last_anchor", "last_graded")
+
+
+class CorrectingCore:
+    """Draws the anchors of ``n`` slots, corrects their rewards, and hands what was learned to the shared state.
+
+    Everything an episode is corrected with is frozen when it begins. Before its last turn an episode has paid lambda
+    (or w) times its calibrated best so far; at the last it has paid its corrected return.
+
+    Attributes:
+        training: Whether anchors are drawn and anything is learned.
+        probability: [n] with which the episode under way was drawn as an anchor; 1 where it was forced.
+    """
+
+    def __init__(self, slots: Slots, state: CorrectionState, *, training: bool) -> None:
+        """Correct the episodes of ``slots`` by ``state``."""
+        self._slots, self._state = slots, state
+        self.n, self.group_size = slots.n, slots.group_size
+        self.training = training
+        n = self.n
+        self.probability, self.alpha, self.mean = np.zeros(n), np.ones(n), np.zeros(n)
+        self.trust, self.group_trust = np.ones(n), np.ones(n)
+        self.weight, self.group_weight = np.ones(n), np.ones(n)
+        self.paid, self.best = np.zeros(n), np.zeros(n)
+        self.has_next, self.next_anchor = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        self.next_probability = np.zeros(n)
+        self.waiting, self.last_anchor, self.last_graded = (np.zeros(n, np.bool_) for _ in range(3))
+        self.last_real, self.last_calibrated, self.last_spread = np.zeros(n), np.zeros(n), np.zeros(n)
+        self._snapshots: list[Snapshot] = [state.snapshot()]
+        self._snapshot_of = np.zeros(n, np.intp)
+        self._pairs: list[tuple[int, float, float]] = []
+        slots.predicting = not state.executes_everything
+
+    def draw_ahead(self, active: BoolArray) -> None:
+        """Mark the next episodes of the slots that take a step ([n] bool), drawing those that are not drawn yet.
+
+        Autoreset passes no options, so that an episode's kind has to be known before the step that ends the one before.
+        """
+        self._slots.recording = self.training
+        if self.training:
+            self._draw(active)
+            self._slots.mark(active, self.next_anchor)
+        else:
+            self._slots.mark(active, np.full(self.n, self._state.executes_everything))
+
+    def begin(self, slots: BoolArray, forced: BoolArray | None = None, *, mark: bool = True) -> None:
+        """Freeze the correction of episodes that begin.
+
+        Args:
+            slots: [n] bool, where episodes begin.
+            forced: [n] bool, whether each is an anchor; ``None`` goes by the draw.
+            mark: Whether to mark the episodes on the world model's slots, which then have to begin theirs afterwards;
+                False where they have begun already, as ``draw_ahead`` marked them.
+
+        Raises:
+            ConfigurationError: If the scheme executes everything and an episode shall not be.
+        """
+        state = self._state
+        if forced is not None:
+            if state.executes_everything and not forced[slots].all():
+                raise ConfigurationError(
+                    f"options['anchor'] is False, but scheme {state.scheme.name!r} predicts nothing: leave it "
+                    "out, or choose another scheme"
+                )
+            anchor, probability = forced, np.ones(self.n)
+        elif self.training:
+            self._draw(slots)
+            anchor, probability = self.next_anchor, self.next_probability
+            self.has_next &= ~slots
+        else:
+            everything = state.executes_everything
+            anchor, probability = np.full(self.n, everything), np.full(self.n, float(everything))
+        if mark:
+            self._slots.recording = self.training
+            self._slots.mark(slots, anchor)
+        scalar = state.scalar
+        self.probability[slots] = probability[slots]
+        self.alpha[slots] = self._alphas(probability[slots])
+        self.mean[slots] = scalar.mean
+        self.trust[slots], self.group_trust[slots] = scalar.lambda_, state.groups.lambda_
+        weighted = state.scheme.weighted and forced is None  # an anchor forced by hand returns r as it is
+        self.weight[slots] = np.where(anchor[slots], scalar.weight, 1.0) if weighted else 1.0
+        self.group_weight[slots] = np.where(anchor[slots], state.weighter.weight, 1.0) if weighted else 1.0
+        self.paid[slots] = self.best[slots] = 0.0
+        self._freeze(slots)
+        if self._pairs:
+            self._pairs = [pair for pair in self._pairs if not slots[pair[0]]]
+
+    def settle(self, streams: Streams) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Correct one step.
+
+        Args:
+            streams: The step, of the episodes that ``begin`` froze.
+
+        Returns:
+            [n] rewards, and by name the arrays [n] that go to info beside the streams (NaN is unknown).
+        """
+        scheme = self._state.scheme
+        real = np.where(streams.executed & ~streams.unexecuted, streams.real_total, np.nan)
+        calibrated = self._calibrate(streams.predicted_total)
+        calibrated[streams.unpredicted] = np.nan
+        if scheme.rectified:
+            potential = self.trust * calibrated
+        else:
+            potential = self.weight * np.where(streams.anchor, real, calibrated)
+        done = streams.done
+        any_done = bool(done.any())
+        if any_done:
+            returns, _ = episode_returns(
+                calibrated,
+                real,
+                streams.anchor,
+                mean=self.mean,
+                lambda_=self.trust,
+                alpha=self.alpha,
+                probability=self.probability,
+                weight=None if scheme.rectified else self.weight,
+            )
+            potential = np.where(done, returns, potential)
+        rewards = np.where(streams.active, turn_reward(potential, self.paid), 0.0)
+        self.paid += rewards
+        shown = self._shown(streams, calibrated)
+        if self.training and self._slots.predicting:
+            self._collect(streams)
+            if any_done:
+                self._learn(streams, real, calibrated)
+        np.copyto(self.best, calibrated, where=streams.active & (calibrated == calibrated))
+        return rewards, shown
+
+    def frozen(self) -> dict[str, FloatArray]:
+        """Return by name the frozen arrays [n] that go to info: of the episodes under way."""
+        arrays = {"anchor_probability": self.probability}
+        grouped = self.group_size > 1
+        if self._state.scheme.rectified:
+            arrays["lambda"] = self.group_trust if grouped else self.trust
+            arrays["alpha"] = self.alpha
+        else:
+            arrays["weight"] = self.group_weight if grouped else self.weight
+        return arrays
+
+    def left_out(self, streams: Streams) -> BoolArray:
+        """Return [n] bool, the episodes that no statistic and no group may use."""
+        # A member that only execution graded has no place in a group whose statistics run over both streams.
+        return streams.ungraded | streams.unpredicted if self.group_size > 1 else streams.ungraded
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the episodes under way, JSON-able and exact."""
+        names = (*_FROZEN, *_EPISODE, *_PENDING, *_WAITING)
+        used = sorted(set(self._snapshot_of.tolist()))
+        return {
+            **{name: getattr(self, name).tolist() for name in names},
+            "snapshots": [self._snapshots[index].state_dict() for index in used],
+            "snapshot_of": np.searchsorted(used, self._snapshot_of).tolist(),
+            "pairs": [list(pair) for pair in self._pairs],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state_dict`` returned, after the shared state and the world model's slots were loaded."""
+        if len(state["paid"]) != self.n:
+            raise CheckpointError(
+                f"the state was saved with {len(state['paid'])} sub-environments, here there are {self.n}"
+            )
+        for name in (*_FROZEN, *_EPISODE, *_PENDING, *_WAITING):
+            array = getattr(self, name)
+            array[:] = np.array(state[name], dtype=array.dtype)
+        self._snapshots = [self._state.restored_snapshot(snapshot) for snapshot in state["snapshots"]]
+        self._snapshot_of[:] = state["snapshot_of"]
+        self._pairs = [(int(slot), float(x), float(y)) for slot, x, y in state["pairs"]]
+
+    def _draw(self, slots: BoolArray) -> None:
+        """Draw the next episodes of some slots' groups that have none yet, all those groups in one draw."""
+        wanted = slots & ~self.has_next
+        if not wanted.any():
+            return
+        blocks = wanted.reshape(-1, self.group_size).any(axis=1)
+        anchor, probability = self._state.draw(int(blocks.sum()))
+        np.copyto(self.next_anchor, _spread(anchor, blocks, self.group_size), where=wanted)
+        np.copyto(self.next_probability, _spread(probability, blocks, self.group_size), where=wanted)
+        self.has_next |= wanted
+
+    def _alphas(self, probability: FloatArray) -> FloatArray:
+        state = self._state
+        if state.progress is None or state.ramp == 0.0:
+            return np.ones(len(probability))
+        values, inverse = np.unique(probability, return_inverse=True)
+        return np.array([alpha_ramp(state.progress, float(pi), state.ramp) for pi in values])[inverse]
+
+    def _freeze(self, slots: BoolArray) -> None:
+        """Note which calibration the episodes that begin are corrected with, and drop those that no episode uses."""
+        snapshot = self._state.snapshot()
+        if self._snapshots[-1] is not snapshot:
+            self._snapshots.append(snapshot)
+        self._snapshot_of[slots] = len(self._snapshots) - 1
+        if len(self._snapshots) > 1:
+            used, self._snapshot_of = np.unique(self._snapshot_of, return_inverse=True)
+            self._snapshots = [self._snapshots[index] for index in used]
+
+    def _calibrate(self, predicted: FloatArray) -> FloatArray:
+        """Return f of each slot's prediction ([n], NaN stays NaN), always a fresh array."""
+        if len(self._snapshots) == 1:
+            calibrated = self._snapshots[0].calibrate(predicted)
+            return calibrated.copy() if calibrated is predicted else calibrated
+        calibrated = predicted.copy()
+        for index, snapshot in enumerate(self._snapshots):
+            rows = self._snapshot_of == index
+            calibrated[rows] = snapshot.calibrate(predicted[rows])
+        return calibrated
+
+    def _shown(self, streams: Streams, calibrated: FloatArray) -> dict[str, FloatArray]:
+        if streams.done.all():
+            turn = calibrated
+        elif self._slots.summed:
+            # f maps sums: what a turn adds is the difference that it makes.
+            turn = np.where(streams.done, calibrated, calibrated - self.best)
+        else:
+            turn = np.where(streams.done, calibrated, self._calibrate(streams.predicted))
+            turn[streams.unpredicted] = np.nan
+        shown = {"calibrated_reward": turn, "corrected_return": self.paid.copy(), **self.frozen()}
+        if self.group_size > 1 and self._state.scheme.rectified and self._snapshots[0].fusion is not None:
+            shown["lambda"] = self._binned_trust(streams.spread)
+        return shown
+
+    def _binned_trust(self, spread: FloatArray) -> FloatArray:
+        trust = np.empty(self.n)
+        for index, snapshot in enumerate(self._snapshots):
+            rows = self._snapshot_of == index
+            assert snapshot.fusion is not None
+            trust[rows] = snapshot.fusion.lambda_for(spread[rows])
+        return trust
+
+    def _collect(self, streams: Streams) -> None:
+        """Keep the anchors' pairs of this turn until their episodes have ended well."""
+        if self._state.scheme.pairs != "turn" or self._slots.summed:
+            return
+        rows = np.flatnonzero(streams.anchor & streams.active & (streams.real == streams.real))
+        rows = rows[streams.predicted[rows] == streams.predicted[rows]]
+        self._pairs.extend(
+            zip(rows.tolist(), streams.predicted[rows].tolist(), streams.real[rows].tolist(), strict=True)
+        )
+
+    def _learn(self, streams: Streams, real: FloatArray, calibrated: FloatArray) -> None:
+        """Learn from the episodes that ended, except those that are not graded by all that should have graded them."""
+        graded = streams.done & ~streams.unpredicted & ~streams.unexecuted & (calibrated == calibrated)
+        anchors = graded & streams.anchor
+        if self._state.scheme.pairs == "turn" and not self._slots.summed:
+            ended = [pair for pair in self._pairs if streams.done[pair[0]]]
+            self._pairs = [pair for pair in self._pairs if not streams.done[pair[0]]]
+            pairs = np.array([(x, y) for slot, x, y in ended if anchors[slot]]).reshape(-1, 2)
+            self._state.learn_pairs(pairs[:, 0], pairs[:, 1])
+        else:
+            self._state.learn_pairs(streams.predicted_total[anchors], real[anchors])
+        self._state.learn_episodes(calibrated[graded], real[graded], anchors[graded])
+        if self.group_size > 1:
+            self._learn_groups(streams, real, calibrated, graded)
+
+    def _learn_groups(self, streams: Streams, real: FloatArray, calibrated: FloatArray, graded: BoolArray) -> None:
+        """Learn from the anchor groups of which the last member has ended."""
+        done = streams.done
+        self.waiting |= done
+        np.copyto(self.last_anchor, streams.anchor, where=done)
+        np.copyto(self.last_graded, graded, where=done)
+        # A saved state has no NaN: what is not graded is masked instead.
+        np.copyto(self.last_real, np.where(graded & streams.anchor, real, 0.0), where=done)
+        np.copyto(self.last_calibrated, np.where(graded, calibrated, 0.0), where=done)
+        np.copyto(self.last_spread, streams.spread, where=done)
+        shape = (-1, self.group_size)
+        complete = self.waiting.reshape(shape).all(axis=1)
+        self.waiting &= ~np.repeat(complete, self.group_size)
+        complete &= self.last_anchor.reshape(shape).all(axis=1)
+        if complete.any():
+            arrays = (self.last_real, self.last_calibrated, self.last_graded, self.last_spread)
+            self._state.learn_groups(*(array.reshape(shape)[complete] for array in arrays))
+
+
+def annotate(info: dict[str, Any], arrays: Mapping[str, FloatArray], slots: BoolArray) -> None:
+    """Add arrays [n] to ``info["wmrl"]`` of some slots ([n] bool), each where it is known."""
+    for name, values in arrays.items():
+        put(info, name, values, slots & (values == values))
+
+
+def _spread(values: Any, blocks: BoolArray, group_size: int) -> Any:
+    """Return one value per chosen group as one per slot of all groups."""
+    full = np.zeros(len(blocks), values.dtype)
+    full[blocks] = values
+    return np.repeat(full, group_size)
