@@ -216,6 +216,8 @@ def test_options_choose_the_task():
         ({"tasks": ["titanic", "titanic"]}, "'titanic' more than once"),
         ({"render_mode": "human"}, "render_mode must be None or 'ansi'"),
         ({"limits": {"second": 3}}, "Did you mean 'seconds'"),
+        ({"sandbox": "proces"}, "Did you mean 'process'"),
+        ({"sandbox_kwargs": {"workers": 1}}, "sandbox_kwargs=.*InProcessGrader already"),
         ({"limits": {"seconds": -1}}, "seconds"),
     ],
 )

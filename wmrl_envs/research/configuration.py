@@ -29,6 +29,7 @@ def build_core(
     *,
     tasks: TaskLike | Sequence[TaskLike],
     sandbox: str | Grader,
+    sandbox_kwargs: Mapping[str, object] | None,
     isolation: Isolation,
     limits: Limits | Mapping[str, object] | None,
     max_turns: int,
@@ -47,8 +48,13 @@ def build_core(
     """
     loaded = resolve_tasks(tasks, limits)
     check_sizes(max_turns, num_slots, group_size)  # before a sandbox is started
-    grader = resolve_sandbox(sandbox, isolation=isolation)
     owned = isinstance(sandbox, str)
+    if sandbox_kwargs and not owned:
+        raise ConfigurationError(
+            f"sandbox_kwargs={dict(sandbox_kwargs)} goes with a sandbox given by name, but sandbox is a "
+            f"{type(sandbox).__name__} already; give it these arguments when making it"
+        )
+    grader = resolve_sandbox(sandbox, isolation=isolation, **(sandbox_kwargs or {}))
     try:
         core = ResearchCore(loaded, grader, max_turns=max_turns, num_slots=num_slots, group_size=group_size)
         return core, interface(core), owned

@@ -88,18 +88,21 @@ class ResearchEnv(SingleEnv):
         max_turns: int = 4,
         report: bool = False,
         limits: Limits | Mapping[str, object] | None = None,
+        sandbox_kwargs: Mapping[str, object] | None = None,
         render_mode: str | None = None,
     ) -> None:
         """Build the environment.
 
         Args:
             tasks: Bundled tasks by name, task folders by path, or loaded tasks.
-            sandbox: Executes solutions: ``"process"``, ``"replay"``, ``"package.module:attribute"`` or an object.
+            sandbox: Executes solutions: ``"process"``, ``"replay"``, ``"package.module:attribute"`` or an object. One
+                that is named is closed with the environment.
             isolation: ``"strict"`` fails where this machine cannot isolate other people's code, ``"auto"`` takes the
                 strongest there is, ``"none"`` isolates nothing.
             max_turns: Turns of every episode.
             report: Whether to give ``info["report_score"]``; for evaluation, never for training.
             limits: Overrides the tasks' limits, such as ``{"seconds": 5}``.
+            sandbox_kwargs: Arguments for a sandbox given by name, such as ``{"workers": 4}``.
             render_mode: ``None`` or ``"ansi"``.
 
         Raises:
@@ -109,7 +112,13 @@ class ResearchEnv(SingleEnv):
         """
         mode = check_render_mode(render_mode)
         core, interface, owned = build_core(
-            TextInterface, tasks=tasks, sandbox=sandbox, isolation=isolation, limits=limits, max_turns=max_turns
+            TextInterface,
+            tasks=tasks,
+            sandbox=sandbox,
+            sandbox_kwargs=sandbox_kwargs,
+            isolation=isolation,
+            limits=limits,
+            max_turns=max_turns,
         )
         super().__init__(core, interface, owns_grader=owned, report=report, render_mode=mode)
 
@@ -168,6 +177,7 @@ class ResearchDesignEnv(SingleEnv):
         report: bool = False,
         limits: Limits | Mapping[str, object] | None = None,
         blocks: Sequence[Sequence[int]] | None = None,
+        sandbox_kwargs: Mapping[str, object] | None = None,
         render_mode: str | None = None,
     ) -> None:
         """Build the environment; arguments that are not named here are ``ResearchEnv``'s.
@@ -181,6 +191,7 @@ class ResearchDesignEnv(SingleEnv):
             limits: See ``ResearchEnv``.
             blocks: Groups choices into one larger choice each, such as ``[[0, 1, 2], [3, 4, 5]]`` (a partition of all
                 of them), for policies that shall learn interactions; ``None`` leaves each choice by itself.
+            sandbox_kwargs: See ``ResearchEnv``.
             render_mode: See ``ResearchEnv``.
 
         Raises:
@@ -194,6 +205,7 @@ class ResearchDesignEnv(SingleEnv):
             partial(DesignInterface, blocks=blocks),
             tasks=tasks,
             sandbox=sandbox,
+            sandbox_kwargs=sandbox_kwargs,
             isolation=isolation,
             limits=limits,
             max_turns=max_turns,

@@ -53,6 +53,7 @@ class ResearchVectorEnv(BatchedEnv):
         max_turns: int = 4,
         report: bool = False,
         limits: Limits | Mapping[str, object] | None = None,
+        sandbox_kwargs: Mapping[str, object] | None = None,
         render_mode: str | None = None,
     ) -> None:
         """Build the environment; arguments that are not named here are ``ResearchEnv``'s.
@@ -67,6 +68,7 @@ class ResearchVectorEnv(BatchedEnv):
             max_turns: See ``ResearchEnv``.
             report: See ``ResearchEnv``.
             limits: See ``ResearchEnv``.
+            sandbox_kwargs: See ``ResearchEnv``.
             render_mode: See ``ResearchEnv``.
 
         Raises:
@@ -79,6 +81,7 @@ class ResearchVectorEnv(BatchedEnv):
             TextInterface,
             tasks=tasks,
             sandbox=sandbox,
+            sandbox_kwargs=sandbox_kwargs,
             isolation=isolation,
             limits=limits,
             max_turns=max_turns,
@@ -116,6 +119,7 @@ class ResearchDesignVectorEnv(BatchedEnv):
         report: bool = False,
         limits: Limits | Mapping[str, object] | None = None,
         blocks: Sequence[Sequence[int]] | None = None,
+        sandbox_kwargs: Mapping[str, object] | None = None,
         render_mode: str | None = None,
     ) -> None:
         """Build the environment; ``blocks`` is ``ResearchDesignEnv``'s, all others are ``ResearchVectorEnv``'s.
@@ -131,6 +135,7 @@ class ResearchDesignVectorEnv(BatchedEnv):
             partial(DesignInterface, blocks=blocks),
             tasks=tasks,
             sandbox=sandbox,
+            sandbox_kwargs=sandbox_kwargs,
             isolation=isolation,
             limits=limits,
             max_turns=max_turns,
