@@ -1,17 +1,21 @@
-"""Checks an installed wheel from outside the checkout: names claimed, import time and weight, every bundled task, recordings."""
+"""Checks an installed wheel from outside the checkout.
+
+Names claimed, import time and weight, every bundled task, recordings.
+"""
 
 import importlib.metadata
 import sys
 import time
 
 start = time.perf_counter()
-import wmrl_envs  # noqa: E402
+import wmrl_envs  # noqa: E402, F401
 
 took = time.perf_counter() - start
 assert "torch" not in sys.modules, "import wmrl_envs must not import torch"
 print(f"import wmrl_envs: {took:.2f} s")
 
 import gymnasium as gym  # noqa: E402
+
 from wmrl_envs.research.task import bundled_tasks  # noqa: E402
 
 files = importlib.metadata.files("wmrl-envs")

@@ -10,8 +10,8 @@ __all__ = ["CorrectionCallback"]
 class CorrectionCallback(BaseCallback):
     """Tells the ``CorrectionWrapper`` how far training has come, and logs the ledger and the fusion's state.
 
-    Works with every stable-baselines3 agent. Without it the correction runs at full strength from the start (alpha = 1), as
-    it does for any agent that cannot tell its progress.
+    Works with every stable-baselines3 agent. Without it the correction runs at full strength from the start (alpha =
+    1), as it does for any agent that cannot tell its progress.
 
     Example:
         >>> import gymnasium as gym, wmrl_envs

@@ -27,11 +27,11 @@ SelfGRPO = TypeVar("SelfGRPO", bound="GRPO")
 class GRPO(OnPolicyAlgorithm):
     """Group-relative policy optimisation (Shao et al. 2024, arXiv 2402.03300) with the clipped objective of PPO.
 
-    A rollout's advantage is its reward relative to the other rollouts of its group, the same for each of its turns; there is
-    no value function. On an environment under a ``CorrectionWrapper`` the advantages come from the real and the calibrated
-    stream in ``info["wmrl"]`` of a rollout's last step, as the reward scheme says, and the step rewards are ignored: they
-    are corrected already, and a corrected reward is never standardised again. Elsewhere a rollout's undiscounted return is
-    its reward, and ``group_size`` neighbouring sub-environments are a group.
+    A rollout's advantage is its reward relative to the other rollouts of its group, the same for each of its turns;
+    there is no value function. On an environment under a ``CorrectionWrapper`` the advantages come from the real and
+    the calibrated stream in ``info["wmrl"]`` of a rollout's last step, as the reward scheme says, and the step rewards
+    are ignored: they are corrected already, and a corrected reward is never standardised again. Elsewhere a rollout's
+    undiscounted return is its reward, and ``group_size`` neighbouring sub-environments are a group.
 
     A rollout without a reward (a failed prediction or execution) takes no part in its group and none in the loss.
 
@@ -76,15 +76,16 @@ class GRPO(OnPolicyAlgorithm):
             env: A Gymnasium vector environment (adapted by ``SB3VecEnv``), or any stable-baselines3 ``VecEnv``.
             learning_rate: Adam's step size, or a function of the progress that remains (1 to 0).
             n_steps: Steps of each sub-environment per update, a multiple of the episode's length; ``None`` takes one
-                episode, whose length the environment must then tell (``max_turns`` or its spec's ``max_episode_steps``).
+                episode, whose length the environment must then tell (``max_turns`` or its spec's
+                ``max_episode_steps``).
             group_size: Sub-environments per group where the environment's infos name no groups; ``None`` takes the
                 environment's ``group_size``.
             n_epochs: Passes over the rollouts per update.
             minibatches: Parts into which each pass is cut; one optimiser step each.
             clip_range: Largest relative change of an action's probability that is still rewarded, as in PPO.
             ent_coef: Weight of the entropy bonus.
-            max_grad_norm: Clip the gradient's norm at this value; ``None`` leaves it, since clipping shrinks just those steps
-                in which anchors speak and so brings the world model's bias back.
+            max_grad_norm: Clip the gradient's norm at this value; ``None`` leaves it, since clipping shrinks just those
+                steps in which anchors speak and so brings the world model's bias back.
             standardise: Divide a group's rewards by their standard deviation where the infos hold no streams.
             stats_window_size: Episodes over which logged means run.
             tensorboard_log: Folder of TensorBoard events; ``None`` writes none.
@@ -146,8 +147,8 @@ class GRPO(OnPolicyAlgorithm):
                 if isinstance(length, int):
                     return length
         raise ConfigurationError(
-            "n_steps is None and the environment tells no fixed episode length (max_turns, or its spec's max_episode_steps); "
-            "pass n_steps, a multiple of the episode's length"
+            "n_steps is None and the environment tells no fixed episode length (max_turns, or its spec's "
+            "max_episode_steps); pass n_steps, a multiple of the episode's length"
         )
 
     def _excluded_save_params(self) -> list[str]:
@@ -177,15 +178,15 @@ class GRPO(OnPolicyAlgorithm):
                 continue
             if not dones.all():
                 raise ConfigurationError(
-                    f"{int(dones.sum())} of {self.n_envs} rollouts ended at step {end} of {self.n_steps}; GRPO compares whole "
-                    "rollouts of one length: use an environment with a fixed horizon"
+                    f"{int(dones.sum())} of {self.n_envs} rollouts ended at step {end} of {self.n_steps}; GRPO "
+                    "compares whole rollouts of one length: use an environment with a fixed horizon"
                 )
             advantages[start:end] = self._episode_advantages(infos, slice(start, end))
             start = end
         if start != len(self._steps):
             raise ConfigurationError(
-                f"an update of n_steps={self.n_steps} cuts an episode after {len(self._steps) - start} steps; make n_steps a "
-                "multiple of the episode's length"
+                f"an update of n_steps={self.n_steps} cuts an episode after {len(self._steps) - start} steps; make "
+                "n_steps a multiple of the episode's length"
             )
         return advantages
 
@@ -267,7 +268,17 @@ class GRPO(OnPolicyAlgorithm):
 def _streams(infos: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
     """Return the rollouts' streams as arrays with a mask under ``_key``, as a vector environment's infos hold them."""
     streams: dict[str, NDArray[Any]] = {}
-    for key in ("group", "anchor", "ungraded", "anchor_probability", "lambda", "alpha", "weight", "real_reward", "calibrated_reward"):
+    for key in (
+        "group",
+        "anchor",
+        "ungraded",
+        "anchor_probability",
+        "lambda",
+        "alpha",
+        "weight",
+        "real_reward",
+        "calibrated_reward",
+    ):
         present = [key in info for info in infos]
         if any(present):
             streams[key] = np.array([info.get(key, 0) for info in infos])

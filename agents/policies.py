@@ -17,8 +17,8 @@ __all__ = ["PriorPolicy"]
 class PriorPolicy(ActorCriticPolicy):
     """An actor whose initial action probabilities are a given prior.
 
-    A language model knows before any training that a solution should write a submission; a network of random weights does not.
-    The prior's logits are the bias of the action layer, so training can move away from it freely.
+    A language model knows before any training that a solution should write a submission; a network of random weights
+    does not. The prior's logits are the bias of the action layer, so training can move away from it freely.
     """
 
     def __init__(self, *args: Any, prior_logits: Sequence[Sequence[float]] | None = None, **kwargs: Any) -> None:
@@ -46,7 +46,8 @@ class PriorPolicy(ActorCriticPolicy):
         sizes = space.nvec.tolist() if isinstance(space, spaces.MultiDiscrete) else [int(getattr(space, "n", 0))]
         if [len(logits) for logits in self.prior_logits] != sizes:
             raise ConfigurationError(
-                f"prior_logits holds {[len(p) for p in self.prior_logits]} logits, the action space {space} has {sizes} options"
+                f"prior_logits holds {[len(p) for p in self.prior_logits]} logits, the action space {space} "
+                f"has {sizes} options"
             )
         flat = [value for logits in self.prior_logits for value in logits]
         with torch.no_grad():

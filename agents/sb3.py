@@ -1,7 +1,8 @@
 """A Gymnasium vector environment as a stable-baselines3 ``VecEnv``.
 
-stable-baselines3 vectorises environments by itself and knows nothing of ``gymnasium.vector``: a batched environment, such as
-one that grades all its sub-environments in a single call, could not be trained on. ``SB3VecEnv`` closes the gap.
+stable-baselines3 vectorises environments by itself and knows nothing of ``gymnasium.vector``: a batched environment,
+such as one that grades all its sub-environments in a single call, could not be trained on. ``SB3VecEnv`` closes the
+gap.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ class SB3VecEnv(VecEnv):
         """Adapt an environment.
 
         Args:
-            env: The vector environment, wrappers included. Statistics (stable-baselines3's ``VecMonitor``) go around the
-                adapter.
+            env: The vector environment, wrappers included. Statistics (stable-baselines3's ``VecMonitor``) go around
+                the adapter.
 
         Raises:
             ConfigurationError: If ``env`` is no ``VectorEnv``, or its metadata name no autoreset mode.
         """
         if not isinstance(env, VectorEnv):
             raise ConfigurationError(
-                f"SB3VecEnv adapts a gymnasium.vector.VectorEnv, got {type(env).__name__}; make one with gym.make_vec(...), "
-                "or give a single environment to stable-baselines3's make_vec_env"
+                f"SB3VecEnv adapts a gymnasium.vector.VectorEnv, got {type(env).__name__}; make one with "
+                "gym.make_vec(...), or give a single environment to stable-baselines3's make_vec_env"
             )
         mode = env.metadata.get("autoreset_mode")
         if not isinstance(mode, AutoresetMode):
@@ -80,7 +81,9 @@ class SB3VecEnv(VecEnv):
         seeds = self._seeds if any(seed is not None for seed in self._seeds) else None
         options: dict[str, Any] = dict(self._options[0])
         if any(other != options for other in self._options[1:]):
-            raise ConfigurationError("a vector environment resets with one dict of options, the same for all sub-environments")
+            raise ConfigurationError(
+                "a vector environment resets with one dict of options, the same for all sub-environments"
+            )
         observations, infos = self.env.reset(seed=seeds, options=options or None)
         self.reset_infos = info_list(infos, self.num_envs)
         self._reset_seeds()
@@ -121,9 +124,9 @@ class SB3VecEnv(VecEnv):
             fresh, _, _, _, reset_infos = self.env.step(self._actions)
         else:
             raise ConfigurationError(
-                f"{len(finished)} of {self.num_envs} sub-environments ended without the others; in NEXT_STEP mode a step cannot "
-                "reset some of them: make the environment with autoreset_mode=AutoresetMode.SAME_STEP (gym.make_vec(..., "
-                "vector_kwargs={'autoreset_mode': AutoresetMode.SAME_STEP}) where Gymnasium vectorises it)"
+                f"{len(finished)} of {self.num_envs} sub-environments ended without the others; in NEXT_STEP mode a "
+                "step cannot reset some of them: make the environment with autoreset_mode=AutoresetMode.SAME_STEP "
+                "(gym.make_vec(..., vector_kwargs={'autoreset_mode': ...}) where Gymnasium vectorises it)"
             )
         for index, info in enumerate(info_list(reset_infos, self.num_envs)):
             if dones[index]:
@@ -141,7 +144,9 @@ class SB3VecEnv(VecEnv):
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute where it is, or on the environment itself; a batched environment holds it once for all."""
         if len(list(self._get_indices(indices))) != self.num_envs:
-            raise ConfigurationError(f"a batched environment holds {attr_name!r} once; it cannot be set on some indices only")
+            raise ConfigurationError(
+                f"a batched environment holds {attr_name!r} once; it cannot be set on some indices only"
+            )
         holder = next((layer for layer in self._layers() if hasattr(layer, attr_name)), self.env.unwrapped)
         setattr(holder, attr_name, value)
 
@@ -183,8 +188,8 @@ def info_list(infos: dict[str, Any], num_envs: int) -> list[dict[str, Any]]:
         num_envs: Number of sub-environments.
 
     Returns:
-        One dict per sub-environment that holds the keys whose mask is set there (all, where a key has no mask). Numbers come
-        as Python scalars.
+        One dict per sub-environment that holds the keys whose mask is set there (all, where a key has no mask). Numbers
+        come as Python scalars.
     """
     result: list[dict[str, Any]] = [{} for _ in range(num_envs)]
     for key, values in infos.items():

@@ -1,7 +1,8 @@
 """The errors a user meets, one flat hierarchy.
 
-An infrastructure failure (the harness broke, a server was away) is one of these exceptions, or ``None`` in the place of one
-member of a batch. It is never a low reward: a reward says something about the solution, an error says something about us.
+An infrastructure failure (the harness broke, a server was away) is one of these exceptions, or ``None`` in the place of
+one member of a batch. It is never a low reward: a reward says something about the solution, an error says something
+about us.
 """
 
 from __future__ import annotations

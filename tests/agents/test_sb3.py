@@ -30,7 +30,9 @@ class Countdown(gym.Env[np.ndarray, int]):
     def _observation(self) -> np.ndarray:
         return np.array([self.episode, self.time], dtype=np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.episode, self.time = self.episode + 1, 0
         return self._observation(), {"start": self.episode}
@@ -38,7 +40,13 @@ class Countdown(gym.Env[np.ndarray, int]):
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.time += 1
         done = self.time >= self.length
-        return self._observation(), 1.0 + action, done and not self.truncate, done and self.truncate, {"time": self.time}
+        return (
+            self._observation(),
+            1.0 + action,
+            done and not self.truncate,
+            done and self.truncate,
+            {"time": self.time},
+        )
 
 
 def adapted(mode: AutoresetMode, lengths: tuple[int, ...] = (3, 3), truncate: bool = False) -> SB3VecEnv:
@@ -60,7 +68,9 @@ def test_equals_dummy_vec_env(mode: AutoresetMode, truncate: bool) -> None:
         assert rewards.dtype == np.float32
         np.testing.assert_array_equal(dones, expected[2])
         for info, other in zip(infos, expected[3], strict=True):
-            np.testing.assert_array_equal(info.pop("terminal_observation", None), other.pop("terminal_observation", None))
+            np.testing.assert_array_equal(
+                info.pop("terminal_observation", None), other.pop("terminal_observation", None)
+            )
             info.setdefault("TimeLimit.truncated", False)
             assert info == other
     assert ours.reset_infos == theirs.reset_infos

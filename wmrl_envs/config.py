@@ -1,0 +1,113 @@
+"""The settings of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from wmrl_envs.correction import get_scheme
+from wmrl_envs.errors import ConfigurationError, did_you_mean
+
+__all__ = ["AGENTS", "TrainConfig"]
+
+AGENTS = ("grpo", "ppo", "a2c")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """What a run is made of; written to its folder as config.json, and enough to repeat it."""
+
+    task: str = "titanic"
+    """Bundled task, or the path of a task folder."""
+    reward: str = "rectified"
+    """Reward scheme: rectified, paper, debias, denoise, mixed, world-model, real or anchors-only."""
+    agent: str = "grpo"
+    """grpo, ppo, a2c, or one's own class as ``module:Class``."""
+    steps: int = 60
+    """Optimiser steps; each one takes ``groups * group_size`` episodes."""
+    budget_seconds: float | None = None
+    """Stop after the step in which real executions have used this many seconds; ``None`` has no such limit."""
+    groups: int = 16
+    """Groups per step (tasks attempted)."""
+    group_size: int = 8
+    """Rollouts per group."""
+    turns: int = 1
+    """Attempts per episode. With one the correction is exact; with more, real and predicted feedback lead apart."""
+    anchor_fraction: float = 0.1
+    """Share of groups that is really executed."""
+    anchor_feedback: str = "real"
+    """Feedback that an anchor episode shows the agent: ``real`` or ``predicted``."""
+    world_model: str = "learned"
+    """``learned``, or any world model by its name."""
+    warmup: int = 180
+    """Solutions executed before training to fit the learned world model, charged to the ledger."""
+    warmup_source: str = "execution"
+    """``execution`` runs them; ``recordings`` takes shipped outcomes where there are any, and charges the same."""
+    refit_every: int = 5
+    """Steps between refits of the learned world model on what was executed; 0 freezes it after the warm-up."""
+    sandbox: str = "process"
+    """``process`` executes, ``replay`` answers from shipped recordings."""
+    isolation: str = "auto"
+    """``strict``, ``auto`` or ``none``."""
+    learning_rate: float = 0.03
+    """Step size of the agent's optimiser."""
+    ramp: float = 0.3
+    """Share of training over which the correction grows to full strength (alpha); 0 has it from the start."""
+    seed: int = 0
+    """Seeds the agent, the environment, the anchor draws and the warm-up."""
+    evaluation_rollouts: int = 64
+    """Episodes that are really executed before and after training for the reported score; 0 evaluates nothing."""
+    checkpoint_every: int = 10
+    """Steps between checkpoints."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Further keyword arguments of the agent."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot run, before anything is executed."""
+        get_scheme(self.reward)
+        if ":" not in self.agent and self.agent not in AGENTS:
+            raise ConfigurationError(
+                f"agent {self.agent!r} is unknown; the agents are {', '.join(AGENTS)}, or your own as 'module:Class'."
+                + did_you_mean(self.agent, AGENTS)
+            )
+        for name in ("steps", "groups", "group_size", "turns", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.agent == "grpo" and self.group_size < 2:
+            raise ConfigurationError(
+                f"grpo compares the rollouts of a group, so group_size must be at least 2, got {self.group_size}"
+            )
+        if self.budget_seconds is not None and not self.budget_seconds > 0:
+            raise ConfigurationError(f"budget_seconds must be positive, got {self.budget_seconds}")
+        if not 0.0 <= self.anchor_fraction <= 1.0:
+            raise ConfigurationError(f"anchor_fraction must be in [0, 1], got {self.anchor_fraction}")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TrainConfig:
+        """Read a configuration back; unknown names are an error that lists the known ones."""
+        known = [f.name for f in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise ConfigurationError(
+                    f"unknown setting {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}"
+                )
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the configuration as JSON-able values."""
+        return asdict(self)
+
+    @property
+    def executed_groups(self) -> int:
+        """Groups generated per step: all of them, but only the anchors' number under ``anchors-only``."""
+        return max(1, round(self.anchor_fraction * self.groups)) if self.reward == "anchors-only" else self.groups
+
+    @property
+    def num_envs(self) -> int:
+        """Rollouts side by side."""
+        return self.executed_groups * self.group_size
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps, over all sub-environments, between two optimiser steps."""
+        return self.num_envs * self.turns
