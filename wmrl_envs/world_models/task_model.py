@@ -1,0 +1,208 @@
+"""The learned world model of one task: a forest from warm-up executions and a residual from all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wmrl_envs.research.outcome import STATUSES, Outcome, Prediction, Status, ladder_reward
+from wmrl_envs.world_models.features import DataNames, FeatureTable
+from wmrl_envs.world_models.forest import OutcomeForest
+from wmrl_envs.world_models.pairs import Executed, pack, pack_outcome, unpack, unpack_outcome
+from wmrl_envs.world_models.residual import KernelResidual
+
+__all__ = ["TaskModel"]
+
+FloatArray = NDArray[np.float64]
+_INDEX = {status: index for index, status in enumerate(STATUSES)}
+_VALID = _INDEX[Status.VALID]
+_RUNGS = np.array([ladder_reward(status) if status is not Status.VALID else 0.0 for status in STATUSES])
+
+
+@dataclass(slots=True)
+class _Point:
+    """Executions of the solutions that share one feature row."""
+
+    code: str
+    """One of those solutions."""
+    count: int = 0
+    total: FloatArray = field(default_factory=lambda: np.zeros(1 + len(STATUSES)))
+    examples: dict[Status, Outcome] = field(default_factory=dict)
+    """One execution that ended so, for its feedback: the latest."""
+
+    def add(self, outcome: Outcome) -> None:
+        self.count += 1
+        self.total[0] += outcome.reward
+        self.total[1 + _INDEX[outcome.status]] += 1.0
+        self.examples[outcome.status] = outcome
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "code": self.code,
+            "count": self.count,
+            "total": self.total.tolist(),
+            "examples": [pack_outcome(outcome) for outcome in self.examples.values()],
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> _Point:
+        examples = [unpack_outcome(example) for example in state["examples"]]
+        return cls(state["code"], state["count"], np.array(state["total"]), {item.status: item for item in examples})
+
+
+class TaskModel:
+    """Predicts one task's outcomes.
+
+    Args:
+        names: What the task's data is called.
+        trees: Trees of the forest.
+        seed: Seed of the forest.
+        width: Kernel width of the residual, in differing features.
+        noise: Variance of one execution's reward that the residual assumes.
+        max_points: Distinct executed solutions that the residual keeps, the latest ones.
+    """
+
+    def __init__(self, names: DataNames, *, trees: int, seed: int, width: float, noise: float, max_points: int) -> None:
+        self.names = names
+        self._table = FeatureTable(names)
+        self._forest = OutcomeForest(trees, seed)
+        self._residual = KernelResidual(width, noise)
+        self._max_points = max_points
+        self._warmup: list[Executed] = []
+        self._points: dict[int, _Point] = {}
+        self._pending: list[Executed] = []
+        self._width = 0
+        self._base = np.zeros((0, 1 + len(STATUSES)))
+        self._spread = np.zeros(0)
+        self._modelled = 0
+        self._memo: dict[int, Prediction] = {}
+        self._kept: list[_Point] = []
+        self._kept_status = np.zeros(0, dtype=np.intp)
+
+    def fit(self, executed: list[Executed]) -> None:
+        """Fit the forest on warm-up executions, and the residual on its out-of-bag errors."""
+        self._warmup = list(executed)
+        self._note(executed)
+        rows = list(self._points)
+        features = self._table.matrix[rows]
+        self._width = features.shape[1]
+        targets = np.stack([self._points[row].total / self._points[row].count for row in rows])
+        honest = self._forest.fit(features, targets)
+        self._model_rows()
+        # In the bag a forest repeats what it was told; out of the bag it errs as it does on new solutions.
+        self._base[rows] = honest
+        self.refit()
+
+    def add(self, code: str, outcome: Outcome) -> None:
+        """Note one execution; predictions change with the next `refit`."""
+        self._pending.append((code, outcome))
+
+    def refit(self) -> None:
+        """Fit the residual on everything noted so far."""
+        self._note(self._pending)
+        self._pending.clear()
+        self._points = dict(list(self._points.items())[-self._max_points :])
+        self._model_rows()
+        rows = list(self._points)
+        self._kept = list(self._points.values())
+        counts = np.array([point.count for point in self._kept], dtype=np.float64)
+        means = np.stack([point.total for point in self._kept]) / counts[:, None]
+        self._kept_status = means[:, 1:].argmax(axis=1)
+        self._residual.fit(self._table.matrix[rows], counts, means - self._base[rows])
+        self._memo.clear()
+
+    def _note(self, executed: list[Executed]) -> None:
+        for code, outcome in executed:
+            row = self._table.row(code)
+            point = self._points.pop(row, None) or _Point(code)
+            point.add(outcome)
+            self._points[row] = point  # last again: the order says which are the latest
+
+    def __contains__(self, code: object) -> bool:
+        """Return whether this very source was predicted or executed before, so that it is known to compile."""
+        return code in self._table
+
+    def predict(self, codes: list[str]) -> tuple[list[Prediction], list[bool]]:
+        """Return one prediction per code (``seconds`` 0), and which had to be computed since the last refit."""
+        rows = [self._table.row(code) for code in codes]
+        new = {row: None for row in rows if row not in self._memo}
+        if new:
+            self._model_rows()
+            self._memo.update(zip(new, self._posterior(list(new)), strict=True))
+        return [self._memo[row] for row in rows], [row in new for row in rows]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the executions behind the model, JSON-able: fitting on them again gives equal predictions."""
+        return {
+            "names": self.names.state_dict(),
+            "warmup": pack(self._warmup),
+            "points": [point.state_dict() for point in self._points.values()],
+            "pending": pack(self._pending),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a freshly built model from a `state_dict`."""
+        self.fit(unpack(state["warmup"]))
+        points = [_Point.from_state(point) for point in state["points"]]
+        self._points = {self._table.row(point.code): point for point in points}
+        self.refit()
+        self._pending = unpack(state["pending"])
+
+    def _model_rows(self) -> None:
+        """Ask the forest about rows that it has not seen yet; it never changes its mind."""
+        matrix = self._table.matrix
+        if self._modelled == len(matrix):
+            return
+        prediction = self._forest.predict(matrix[self._modelled :, : self._width])
+        self._base = np.concatenate([self._base, prediction.outcomes])
+        self._spread = np.concatenate([self._spread, prediction.spread])
+        self._modelled = len(matrix)
+
+    def _posterior(self, rows: list[int]) -> list[Prediction]:
+        similarity = self._residual.similarity(self._table.matrix[rows])
+        outcomes = self._base[rows] + self._residual.correction(similarity)
+        spread = self._spread[rows] * self._residual.shrinkage(similarity)
+        reward = np.clip(outcomes[:, 0], 0.0, 1.0)
+        probabilities = np.maximum(outcomes[:, 1:], 0.0)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        status = probabilities.argmax(axis=1)
+        valid = np.maximum(probabilities[:, _VALID], 1e-9)
+        position = np.clip(2.0 * ((reward - probabilities @ _RUNGS) / valid - 0.5), 0.0, 1.0)
+        alike = np.where(self._kept_status[None, :] == status[:, None], similarity, -1.0)
+        nearest = alike.argmax(axis=1)
+        return [
+            self._prediction(
+                STATUSES[status[i]],
+                float(reward[i]),
+                float(position[i]),
+                tuple(probabilities[i].tolist()),
+                float(spread[i]),
+                self._kept[nearest[i]],
+            )
+            for i in range(len(rows))
+        ]
+
+    def _prediction(
+        self,
+        status: Status,
+        reward: float,
+        position: float,
+        probabilities: tuple[float, ...],
+        spread: float,
+        nearest: _Point,
+    ) -> Prediction:
+        example = nearest.examples.get(status)
+        return Prediction(
+            status=status,
+            reward=reward,
+            position=position if status is Status.VALID else None,
+            feedback=example.feedback if example else "",
+            error_type=example.error_type if example else None,
+            error_line=example.error_line if example else None,
+            probabilities=probabilities,
+            spread=spread,
+            confidence=max(probabilities),
+        )

@@ -1,0 +1,186 @@
+"""The executions that a learned world model starts from, and their cache on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+import zlib
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wmrl_envs.errors import WorldModelError
+from wmrl_envs.research.grading import Grader, Submission, check_graded
+from wmrl_envs.research.outcome import Outcome
+from wmrl_envs.world_models.pairs import pack_outcome, unpack_outcome
+
+if TYPE_CHECKING:
+    from wmrl_envs.research.task import ResearchTask
+
+__all__ = ["WarmupCache", "default_cache_dir", "warm_up", "warmup_submissions"]
+
+_FORMAT = 1
+_LIBRARIES = ("numpy", "pandas", "scikit-learn")
+_WHOLE_FILE = 16 * 2**20
+"""Larger files of a task enter its key by size and time of change instead of content."""
+
+
+def warmup_submissions(task: ResearchTask, n: int, seed: int, recorded: set[str] | None = None) -> list[Submission]:
+    """Draw distinct solutions from the prior of a task's design space.
+
+    Args:
+        task: A task with a design space.
+        n: Solutions to draw; fewer come back where the space is smaller.
+        seed: Seed of the draw, together with the task's id.
+        recorded: Sources of which outcomes are on record. They are preferred, so that a partly recorded task is made
+            ready without executing anything where the record is large enough.
+
+    Raises:
+        WorldModelError: If the task has no design space.
+    """
+    if task.design is None:
+        raise WorldModelError(
+            f"task {task.id!r} has no design space to draw warm-up solutions from; execute some solutions and pass "
+            "them to LearnedWorldModel.fit(submissions, outcomes) before the environment is reset"
+        )
+    from wmrl_envs.research.design_space import DesignSpace
+
+    space = DesignSpace.of(task)
+    rng = np.random.default_rng([seed, zlib.crc32(task.id.encode())])
+    drawn: dict[str, bool] = {}
+    for _ in range(64):
+        for choices in space.sample(n, rng):
+            code = space.render(choices)
+            drawn[code] = recorded is None or code in recorded
+        if sum(drawn.values()) >= n or len(drawn) >= space.size:
+            break
+    codes = sorted(drawn, key=drawn.__getitem__, reverse=True)[:n]
+    return [Submission(task, code, int(rng.integers(2**31))) for code in codes]
+
+
+def warm_up(
+    task: ResearchTask, grader: Grader, n: int, seed: int, source: str, cache: WarmupCache
+) -> list[tuple[Submission, Outcome]]:
+    """Return n executed solutions of a task, or fewer where the harness failed on some.
+
+    Args:
+        task: A task with a design space.
+        grader: Executes what is on no record.
+        n: Solutions to draw.
+        seed: Seed of the draw.
+        source: ``"recordings"`` or ``"execution"``.
+        cache: Remembers executions.
+
+    Raises:
+        WorldModelError: If the task has no design space.
+    """
+    from wmrl_envs.research.sandbox.replay import ReplaySandbox
+
+    replay = ReplaySandbox() if source == "recordings" else None
+    recorded = set(replay.recorded(task)) if replay is not None else None
+    submissions = warmup_submissions(task, n, seed, recorded)
+    live = [s for s in submissions if recorded is None or s.code not in recorded]
+    on_record = [s for s in submissions if recorded is not None and s.code in recorded]
+    outcomes = dict(zip(live, _execute(grader, live, cache), strict=True))
+    if replay is not None and on_record:
+        outcomes.update(zip(on_record, replay.grade(on_record), strict=True))
+    executed = ((submission, outcomes[submission]) for submission in submissions)
+    return [(submission, outcome) for submission, outcome in executed if outcome is not None]
+
+
+def _execute(grader: Grader, submissions: Sequence[Submission], cache: WarmupCache) -> list[Outcome | None]:
+    if not submissions:
+        return []
+    key = cache.key(grader, submissions)
+    cached = cache.load(key, len(submissions)) if key else None
+    if cached is not None:
+        return cached
+    outcomes = list(grader.grade(submissions))
+    check_graded(grader, submissions, outcomes)
+    if key:
+        cache.save(key, outcomes)
+    return outcomes
+
+
+def default_cache_dir() -> Path:
+    """Return ``$XDG_CACHE_HOME/wmrl-envs``, by default ``~/.cache/wmrl-envs``."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "wmrl-envs"
+
+
+class WarmupCache:
+    """Outcomes of executed warm-ups, one JSON file per content.
+
+    The key is a hash of the solutions and their seeds, the task's files, its limits, the kind of grader and the
+    versions of the libraries that the solutions use, so nothing in the cache is ever out of date. A folder that cannot
+    be used costs a warning and the time of executing again.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder = Path(folder) if folder is not None else default_cache_dir()
+
+    def key(self, grader: Grader, submissions: Sequence[Submission]) -> str | None:
+        """Return the content's hash, or ``None`` for a grader of which nothing is known: it may answer differently."""
+        kind = type(grader)
+        if not kind.__module__.startswith("wmrl_envs."):
+            return None
+        task = submissions[0].task
+        parts: list[Any] = [_FORMAT, f"{kind.__module__}.{kind.__qualname__}", repr(getattr(grader, "limits", None))]
+        parts += [repr(task.limits), _task_files(task.folder), [version(name) for name in _LIBRARIES]]
+        parts += [[submission.code, submission.seed] for submission in submissions]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def load(self, key: str, n: int) -> list[Outcome | None] | None:
+        """Return n outcomes, or ``None`` where the cache has none that can be read."""
+        path = self._path(key)
+        try:
+            records = json.loads(path.read_text(encoding="utf-8"))
+            outcomes = [None if record is None else unpack_outcome(record) for record in records]
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            warnings.warn(f"ignoring the unreadable warm-up cache {path}: {error}", RuntimeWarning, stacklevel=2)
+            return None
+        return outcomes if len(outcomes) == n else None
+
+    def save(self, key: str, outcomes: Sequence[Outcome | None]) -> None:
+        """Store outcomes; a batch in which the harness failed is not stored, so that it is tried again."""
+        if any(outcome is None for outcome in outcomes):
+            return
+        records = [pack_outcome(outcome) for outcome in outcomes if outcome is not None]
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, beside = tempfile.mkstemp(prefix=path.name, dir=path.parent)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(records, file)
+            os.replace(beside, path)
+        except OSError as error:
+            warnings.warn(
+                f"cannot cache the executed warm-up in {path.parent}: {error}. Pass cache_dir= or set XDG_CACHE_HOME to "
+                "a folder that can be written; until then the warm-up is executed each time",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _path(self, key: str) -> Path:
+        return self.folder / "warmup" / f"{key[:40]}.json"
+
+
+def _task_files(folder: Path) -> list[list[str | int]]:
+    entries: list[list[str | int]] = []
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file() or path.name.startswith("recording"):
+            continue
+        status = path.stat()
+        content = f"{status.st_size} {status.st_mtime_ns}"
+        if status.st_size <= _WHOLE_FILE:
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+        entries.append([path.relative_to(folder).as_posix(), content])
+    return entries
