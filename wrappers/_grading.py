@@ -44,6 +44,7 @@ class GradingCore(Slots):
         self._show_predicted = show_predicted
         self._attempts: list[tuple[int, IntArray, list[Submission]]] = []
         self._clock = 0
+        self._prepared = False
         self._first_turn = np.zeros(self.n, np.int64)
         self._executed: list[tuple[Submission, Outcome | None]] = []
         self._clear_turn()
@@ -52,6 +53,7 @@ class GradingCore(Slots):
         """Let the world model warm up on the environment's tasks, and charge what it executed."""
         if not self.predicting:
             return
+        self._prepared = True
         executed = self._predictor.call("prepare", self._env.tasks, self._env.grader) or []
         if executed and self.recording:
             self._charge([submission for submission, _ in executed], [outcome for _, outcome in executed], warmup=True)
@@ -75,6 +77,8 @@ class GradingCore(Slots):
             predicted elsewhere; ``None`` where neither is known.
         """
         self._clear_turn()
+        if not self._prepared:  # the environment below was reset without its wrappers
+            self.prepare()
         predictions = self._predict(submissions) if self.predicting else [None] * len(submissions)
         rewards = np.fromiter((np.nan if p is None else p.reward for p in predictions), np.float64, len(predictions))
         self._predicted[slots] = rewards
