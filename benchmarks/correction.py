@@ -64,9 +64,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     real = rng.random(arguments.pairs)
     distinct = 0.5 * real + 0.5 * rng.random(arguments.pairs)
-    print(
-        f"{arguments.pairs:,} pairs in batches of {BATCH}, window {WINDOW}, a fit after each; CPU seconds, best of rounds"
-    )
+    print(f"{arguments.pairs:,} pairs in batches of {BATCH}, window {WINDOW}, a fit after each; CPU seconds")
     print(f"{'predictions':<24}{'numpy loop':>12}{'debiaser':>12}{'ratio':>8}{'us a batch':>12}")
     worst = 0.0
     for name, predicted in (("all distinct", distinct), ("tied (two decimals)", distinct.round(2))):

@@ -256,7 +256,10 @@ def _check_bins(bins: int | Sequence[float] | None) -> tuple[int | list[float] |
         return None, None, 1
     if isinstance(bins, int | np.integer):
         return check_integer("bins", bins, 2, "; None is one lambda for all"), None, int(bins)
-    edges = np.asarray(bins, dtype=np.float64)
+    try:
+        edges = np.asarray(bins, dtype=np.float64)
+    except (TypeError, ValueError):
+        edges = np.empty(0)
     if edges.ndim != 1 or len(edges) == 0 or not np.isfinite(edges).all() or not (np.diff(edges) > 0.0).all():
         raise ConfigurationError(f"bins must be a number of bins or increasing edges of the spread, got {bins!r}")
     listed: list[float] = edges.tolist()
