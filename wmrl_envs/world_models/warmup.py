@@ -163,8 +163,8 @@ class WarmupCache:
             os.replace(beside, path)
         except OSError as error:
             warnings.warn(
-                f"cannot cache the executed warm-up in {path.parent}: {error}. Pass cache_dir= or set XDG_CACHE_HOME to "
-                "a folder that can be written; until then the warm-up is executed each time",
+                f"cannot cache the executed warm-up in {path.parent}: {error}. Pass cache_dir= or set XDG_CACHE_HOME "
+                "to a folder that can be written; until then the warm-up is executed each time",
                 RuntimeWarning,
                 stacklevel=2,
             )
