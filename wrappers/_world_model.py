@@ -42,9 +42,13 @@ class WorldModelState:
 
 
 def recorded_kwargs(world_model: Any, **settings: Any) -> dict[str, Any]:
-    """Return a wrapper's arguments as its spec records them: a world model that is an object is not copied with it."""
+    """Return a wrapper's arguments as its spec records them.
+
+    A world model that is an object is not copied with the spec; a tuple is recorded as the list that JSON makes of it.
+    """
     named = isinstance(world_model, str | ByReference)
-    return {"world_model": world_model if named else ByReference(world_model), **settings}
+    listed = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+    return {"world_model": world_model if named else ByReference(world_model), **listed}
 
 
 def build_core(
