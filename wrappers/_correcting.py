@@ -263,7 +263,8 @@ class CorrectingCore:
         graded = streams.done & ~streams.unpredicted & ~streams.unexecuted & (calibrated == calibrated)
         anchors = graded & streams.anchor
         if self._state.scheme.pairs == "turn" and not self._slots.summed:
-            ended = [pair for pair in self._pairs if streams.done[pair[0]]]
+            # Episode by episode, as single environments would add them: the window drops the oldest first.
+            ended = sorted((pair for pair in self._pairs if streams.done[pair[0]]), key=lambda pair: pair[0])
             self._pairs = [pair for pair in self._pairs if not streams.done[pair[0]]]
             pairs = np.array([(x, y) for slot, x, y in ended if anchors[slot]]).reshape(-1, 2)
             self._state.learn_pairs(pairs[:, 0], pairs[:, 1])
