@@ -125,7 +125,7 @@ class LearnedWorldModel:
         for task in tasks:
             if task.id not in self._models:
                 pairs = warm_up(task, grader, self.warmup, self.seed, self.warmup_source, self._cache)
-                self.fit([submission for submission, _ in pairs], [outcome for _, outcome in pairs])
+                self._fit_task(task, pairs)
                 executed += pairs
         return executed
 
@@ -141,22 +141,12 @@ class LearnedWorldModel:
             GradingError: If the two differ in length.
         """
         check_graded(self, submissions, outcomes)
-        by_task: dict[str, list[tuple[str, Outcome]]] = {}
-        tasks = {submission.task.id: submission.task for submission in submissions}
+        by_task: dict[ResearchTask, list[tuple[Submission, Outcome]]] = {item.task: [] for item in submissions}
         for submission, outcome in zip(submissions, outcomes, strict=True):
-            pairs = by_task.setdefault(submission.task.id, [])
-            if outcome is not None and submission.code is not None and gate(submission) is None:
-                pairs.append((submission.code, outcome))
-        for name, pairs in by_task.items():
-            if len(pairs) < MIN_EXECUTIONS:
-                raise WorldModelError(
-                    f"{len(pairs)} executed solutions of task {name!r} compile and have an outcome; "
-                    f"{type(self).__name__} needs {MIN_EXECUTIONS} or more"
-                )
-        for name, pairs in by_task.items():
-            model = self._task_model(DataNames.of(tasks[name]))
-            model.fit(pairs)
-            self._models[name] = model
+            if outcome is not None:
+                by_task[submission.task].append((submission, outcome))
+        for task, pairs in by_task.items():
+            self._fit_task(task, pairs)
 
     def grade(self, submissions: Sequence[Submission]) -> list[Prediction | None]:
         """Predict a batch.
@@ -250,6 +240,21 @@ class LearnedWorldModel:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"this is no state of a learned world model: {error!r}") from error
         self._models, self._observed = models, observed
+
+    def _fit_task(self, task: ResearchTask, executed: Sequence[tuple[Submission, Outcome]]) -> None:
+        pairs = [
+            (submission.code, outcome)
+            for submission, outcome in executed
+            if submission.code is not None and gate(submission) is None
+        ]
+        if len(pairs) < MIN_EXECUTIONS:
+            raise WorldModelError(
+                f"{len(pairs)} executed solutions of task {task.id!r} compile and have an outcome; "
+                f"{type(self).__name__} needs {MIN_EXECUTIONS} or more"
+            )
+        model = self._task_model(DataNames.of(task))
+        model.fit(pairs)
+        self._models[task.id] = model
 
     def _task_model(self, names: DataNames) -> TaskModel:
         return TaskModel(

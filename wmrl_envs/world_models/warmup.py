@@ -8,7 +8,7 @@ import os
 import tempfile
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wmrl_envs.errors import WorldModelError
+from wmrl_envs.research.design_space import DesignSpace
 from wmrl_envs.research.grading import Grader, Submission, check_graded
+from wmrl_envs.research.leaderboard import HALVES
 from wmrl_envs.research.outcome import Outcome
 from wmrl_envs.world_models.pairs import pack_outcome, unpack_outcome
 
@@ -31,7 +33,9 @@ _WHOLE_FILE = 16 * 2**20
 """Larger files of a task enter its key by size and time of change instead of content."""
 
 
-def warmup_submissions(task: ResearchTask, n: int, seed: int, recorded: set[str] | None = None) -> list[Submission]:
+def warmup_submissions(
+    task: ResearchTask, n: int, seed: int, recorded: Container[str] | None = None
+) -> list[Submission]:
     """Draw distinct solutions from the prior of a task's design space.
 
     Args:
@@ -49,8 +53,6 @@ def warmup_submissions(task: ResearchTask, n: int, seed: int, recorded: set[str]
             f"task {task.id!r} has no design space to draw warm-up solutions from; execute some solutions and pass "
             "them to LearnedWorldModel.fit(submissions, outcomes) before the environment is reset"
         )
-    from wmrl_envs.research.design_space import DesignSpace
-
     space = DesignSpace.of(task)
     rng = np.random.default_rng([seed, zlib.crc32(task.id.encode())])
     drawn: dict[str, bool] = {}
@@ -80,13 +82,15 @@ def warm_up(
     Raises:
         WorldModelError: If the task has no design space.
     """
-    from wmrl_envs.research.sandbox.replay import ReplaySandbox
+    replay, recorded = None, frozenset[str]()
+    if source == "recordings":
+        from wmrl_envs.research.sandbox.replay import ReplaySandbox
 
-    replay = ReplaySandbox() if source == "recordings" else None
-    recorded = set(replay.recorded(task)) if replay is not None else None
-    submissions = warmup_submissions(task, n, seed, recorded)
-    live = [s for s in submissions if recorded is None or s.code not in recorded]
-    on_record = [s for s in submissions if recorded is not None and s.code in recorded]
+        replay = ReplaySandbox()
+        recorded = replay.recorded(task)
+    submissions = warmup_submissions(task, n, seed, recorded if recorded else None)
+    live = [submission for submission in submissions if submission.code not in recorded]
+    on_record = [submission for submission in submissions if submission.code in recorded]
     outcomes = dict(zip(live, _execute(grader, live, cache), strict=True))
     if replay is not None and on_record:
         outcomes.update(zip(on_record, replay.grade(on_record), strict=True))
@@ -117,22 +121,28 @@ def default_cache_dir() -> Path:
 class WarmupCache:
     """Outcomes of executed warm-ups, one JSON file per content.
 
-    The key is a hash of the solutions and their seeds, the task's files, its limits, the kind of grader and the
-    versions of the libraries that the solutions use, so nothing in the cache is ever out of date. A folder that cannot
-    be used costs a warning and the time of executing again.
+    The key is a hash of the solutions and their seeds, the task's files, leaderboard and limits, the kind of grader
+    and the versions of the libraries that the solutions use, so nothing in the cache is ever out of date. A folder
+    that cannot be used costs a warning and the time of executing again.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder = Path(folder) if folder is not None else default_cache_dir()
 
     def key(self, grader: Grader, submissions: Sequence[Submission]) -> str | None:
-        """Return the content's hash, or ``None`` for a grader of which nothing is known: it may answer differently."""
+        """Return the content's hash, or ``None`` for a grader that does not execute here or that is not ours.
+
+        A replay costs nothing to ask again, and of somebody's own grader we cannot know when it would answer
+        differently.
+        """
         kind = type(grader)
-        if not kind.__module__.startswith("wmrl_envs."):
+        limits_of = getattr(grader, "limits_of", None)
+        if limits_of is None or not kind.__module__.startswith("wmrl_envs."):
             return None
         task = submissions[0].task
-        parts: list[Any] = [_FORMAT, f"{kind.__module__}.{kind.__qualname__}", repr(getattr(grader, "limits", None))]
-        parts += [repr(task.limits), _task_files(task.folder), [version(name) for name in _LIBRARIES]]
+        parts: list[Any] = [_FORMAT, f"{kind.__module__}.{kind.__qualname__}", repr(limits_of(submissions[0]))]
+        parts += [_task_files(task.folder), [task.leaderboard.scores(half) for half in HALVES]]
+        parts += [[version(name) for name in _LIBRARIES]]
         parts += [[submission.code, submission.seed] for submission in submissions]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
