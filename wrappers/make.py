@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 
@@ -19,6 +19,7 @@ from wmrl_envs.wrappers import CorrectionWrapper, WorldModelWrapper, vector
 __all__ = ["research_design_wmrl", "research_design_wmrl_vector"]
 
 _BASE = "wmrl/ResearchDesign-v0"
+WrappedT = TypeVar("WrappedT")
 
 
 def research_design_wmrl(**kwargs: Any) -> gym.Env[Any, Any]:
@@ -73,7 +74,7 @@ def _split(kwargs: Mapping[str, Any], *owners: type) -> list[dict[str, Any]]:
     return [{name: value for name, value in kwargs.items() if name in own} for own in names]
 
 
-def _closing(env: Any, wrap: Callable[[], Any]) -> Any:
+def _closing(env: Any, wrap: Callable[[], WrappedT]) -> WrappedT:
     """Wrap an environment, and close it if that fails: its sandbox may already have processes."""
     try:
         return wrap()
