@@ -249,6 +249,10 @@ def test_a_grader_that_breaks_its_contract():
         def grade(self, submissions):
             return [0.5]
 
+    class Nothing:
+        def grade(self, submissions):
+            return None
+
     class Raises:
         def grade(self, submissions):
             raise RuntimeError("the machine is gone")
@@ -256,6 +260,7 @@ def test_a_grader_that_breaks_its_contract():
     for grader, error, message in (
         (Short(), GradingError, "Short.grade returned 0 outcomes for 1"),
         (Wrong(), GradingError, "Wrong returned 0.5"),
+        (Nothing(), GradingError, "Nothing returned None; it must return a list"),
         (Raises(), RuntimeError, "the machine is gone"),
     ):
         env = text_env(sandbox=grader)

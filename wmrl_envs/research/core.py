@@ -183,6 +183,8 @@ class ResearchCore:
             return []
         grader = self.grader if self.route is None else self.route
         outcomes = self.grader.grade(submissions) if self.route is None else self.route(slots, submissions)
+        if not isinstance(outcomes, Sequence):
+            raise GradingError(f"{type(grader).__name__} returned {outcomes!r}; it must return a list of outcomes")
         check_graded(grader, submissions, outcomes)
         for outcome in outcomes:
             if outcome is not None and not isinstance(outcome, Outcome):
