@@ -40,7 +40,7 @@ class CoreSeam:
     """Attributes of ``env.unwrapped`` that wrappers and trainers rely on, single and vector alike."""
 
     _core: ResearchCore
-    _owns_grader: bool
+    _owns_grader = False  # also for one whose construction failed: older Gymnasium closes it when it is collected
 
     @property
     def grader(self) -> Grader:
