@@ -42,6 +42,7 @@ class BatchedEnv(CoreSeam, gym.vector.VectorEnv[Any, Any, NDArray[Any]]):
         self._report = bool(report)
         self._mode = autoreset_mode
         self.render_mode = render_mode
+        core.keep_code = render_mode is not None
         self.metadata = {"render_modes": ["ansi"], "render_fps": 1, "autoreset_mode": autoreset_mode}
         self.num_envs = core.num_slots
         self.single_observation_space, self.single_action_space = interface.observation_space, interface.action_space

@@ -63,7 +63,7 @@ class ResearchCore:
         ungraded: bool, whether any turn of the episode could not be graded.
         report: float64, report-half ladder reward of the best turn, NaN where unknown.
         feedback: What the last turn showed, empty before the first.
-        code: The last turn's code; kept for rendering alone.
+        code: The last turn's code, where ``keep_code`` is set (for rendering).
         generators: One random generator a slot.
         route: Replaces the sandbox while it is not ``None``.
     """
@@ -87,6 +87,7 @@ class ResearchCore:
         self.tasks = tuple(tasks)
         self.grader = grader
         self.route: Route | None = None
+        self.keep_code = False
         self.max_turns, self.num_slots, self.group_size = int(max_turns), int(num_slots), int(group_size)
         self._index = {task.id: index for index, task in enumerate(self.tasks)}
         n = self.num_slots
@@ -166,7 +167,8 @@ class ResearchCore:
             self.last[at] = known
         self.turn[slots] += 1
         for slot, code, outcome in zip(slots.tolist(), codes, outcomes, strict=True):
-            self.code[slot] = code
+            if self.keep_code:
+                self.code[slot] = code
             self.feedback[slot] = UNGRADED_FEEDBACK if outcome is None else outcome.feedback
             self.status[slot] = NO_OUTCOME if outcome is None else _STATUS_INDEX[outcome.status]
             if outcome is None:

@@ -29,6 +29,7 @@ class SingleEnv(CoreSeam, gym.Env[Any, Any]):
         self._core, self._interface, self._owns_grader = core, interface, owns_grader
         self._report = bool(report)
         self.render_mode = render_mode
+        core.keep_code = render_mode is not None
         self.observation_space, self.action_space = interface.observation_space, interface.action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
