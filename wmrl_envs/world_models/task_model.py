@@ -12,7 +12,7 @@ from wmrl_envs.research.outcome import STATUSES, Outcome, Prediction, Status, la
 from wmrl_envs.world_models.features import DataNames, FeatureTable
 from wmrl_envs.world_models.forest import OutcomeForest
 from wmrl_envs.world_models.pairs import Executed, pack, pack_outcome, unpack, unpack_outcome
-from wmrl_envs.world_models.residual import KernelResidual
+from wmrl_envs.world_models.residual import Executions, KernelResidual
 
 __all__ = ["TaskModel"]
 
@@ -30,12 +30,16 @@ class _Point:
     """One of those solutions."""
     count: int = 0
     total: FloatArray = field(default_factory=lambda: np.zeros(1 + len(STATUSES)))
+    """Sums over executions: the reward, then the indicator of each status."""
+    squares: float = 0.0
+    """Sum of the squared rewards."""
     examples: dict[Status, Outcome] = field(default_factory=dict)
     """One execution that ended so, for its feedback: the latest."""
 
     def add(self, outcome: Outcome) -> None:
         self.count += 1
         self.total[0] += outcome.reward
+        self.squares += outcome.reward**2
         self.total[1 + _INDEX[outcome.status]] += 1.0
         self.examples[outcome.status] = outcome
 
@@ -44,13 +48,15 @@ class _Point:
             "code": self.code,
             "count": self.count,
             "total": self.total.tolist(),
+            "squares": self.squares,
             "examples": [pack_outcome(outcome) for outcome in self.examples.values()],
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> _Point:
         examples = [unpack_outcome(example) for example in state["examples"]]
-        return cls(state["code"], state["count"], np.array(state["total"]), {item.status: item for item in examples})
+        by_status = {example.status: example for example in examples}
+        return cls(state["code"], state["count"], np.array(state["total"]), state["squares"], by_status)
 
 
 class TaskModel:
@@ -60,12 +66,14 @@ class TaskModel:
         names: What the task's data is called.
         trees: Trees of the forest.
         seed: Seed of the forest.
-        width: Kernel width of the residual, in differing features.
-        noise: Variance of one execution's reward that the residual assumes.
+        width: Kernel width of the residual, in differing features; None chooses it.
+        noise: Variance of one execution's error that the residual assumes; None chooses it.
         max_points: Distinct executed solutions that the residual keeps, the latest ones.
     """
 
-    def __init__(self, names: DataNames, *, trees: int, seed: int, width: float, noise: float, max_points: int) -> None:
+    def __init__(
+        self, names: DataNames, *, trees: int, seed: int, width: float | None, noise: float | None, max_points: int
+    ) -> None:
         self.names = names
         self._table = FeatureTable(names)
         self._forest = OutcomeForest(trees, seed)
@@ -94,7 +102,8 @@ class TaskModel:
         self._model_rows()
         # In the bag a forest repeats what it was told; out of the bag it errs as it does on new solutions.
         self._base[rows] = honest
-        self.refit()
+        self._residual.tune(self._executions(), everywhere=True)
+        self._fit_residual()
 
     def add(self, code: str, outcome: Outcome) -> None:
         """Note one execution; predictions change with the next `refit`."""
@@ -106,12 +115,25 @@ class TaskModel:
         self._pending.clear()
         self._points = dict(list(self._points.items())[-self._max_points :])
         self._model_rows()
-        rows = list(self._points)
+        self._residual.tune(self._executions())
+        self._fit_residual()
+
+    def _executions(self) -> Executions:
+        rows, points = list(self._points), list(self._points.values())
+        counts = np.array([point.count for point in points], dtype=np.float64)
+        means = np.stack([point.total for point in points]) / counts[:, None]
+        squares = np.array([point.squares for point in points])
+        return Executions(
+            points=self._table.matrix[rows],
+            counts=counts,
+            errors=means - self._base[rows],
+            scatter=np.maximum(squares - counts * means[:, 0] ** 2, 0.0),
+        )
+
+    def _fit_residual(self) -> None:
+        self._residual.fit(self._executions())
         self._kept = list(self._points.values())
-        counts = np.array([point.count for point in self._kept], dtype=np.float64)
-        means = np.stack([point.total for point in self._kept]) / counts[:, None]
-        self._kept_status = means[:, 1:].argmax(axis=1)
-        self._residual.fit(self._table.matrix[rows], counts, means - self._base[rows])
+        self._kept_status = np.array([int(point.total[1:].argmax()) for point in self._kept])
         self._memo.clear()
 
     def _note(self, executed: list[Executed]) -> None:
@@ -141,6 +163,8 @@ class TaskModel:
             "warmup": pack(self._warmup),
             "points": [point.state_dict() for point in self._points.values()],
             "pending": pack(self._pending),
+            "width": self._residual.width,
+            "noise": self._residual.noise,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -148,7 +172,9 @@ class TaskModel:
         self.fit(unpack(state["warmup"]))
         points = [_Point.from_state(point) for point in state["points"]]
         self._points = {self._table.row(point.code): point for point in points}
-        self.refit()
+        self._model_rows()
+        self._residual.width, self._residual.noise = float(state["width"]), float(state["noise"])
+        self._fit_residual()
         self._pending = unpack(state["pending"])
 
     def _model_rows(self) -> None:
