@@ -424,6 +424,7 @@ def image_files(train: pd.DataFrame, test: pd.DataFrame) -> Files:
 RECIPES = (
     Recipe(
         id="titanic",
+        seconds=2,
         title="Survival on the Titanic",
         kind="tabular-classification",
         metric="auc",
@@ -452,6 +453,7 @@ RECIPES = (
     ),
     Recipe(
         id="weather",
+        seconds=2,
         title="Kind of weather in Seattle",
         kind="tabular-classification",
         metric="log_loss",
@@ -482,6 +484,7 @@ RECIPES = (
     ),
     Recipe(
         id="anes96",
+        seconds=2,
         title="Party identification in the American election study of 1996",
         kind="ordinal",
         metric="quadratic_weighted_kappa",

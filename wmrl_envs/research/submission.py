@@ -40,6 +40,7 @@ __all__ = [
     "max_submission_bytes",
     "read_submission_file",
     "score_submission",
+    "valid_feedback",
 ]
 
 
@@ -174,8 +175,13 @@ def grade_submission_file(task: ResearchTask, source: bytes | Path | str | None)
         position,
         scored.report,
         task.leaderboard.position(scored.report, "report"),
-        f"submission.csv is valid: {task.metric.name} {scored.train:.5g}, leaderboard position {position:.2f}",
+        valid_feedback(task, scored.train, position),
     )
+
+
+def valid_feedback(task: ResearchTask, score: float, position: float) -> str:
+    """Return the sentence that an agent reads about a valid submission: score and position on the training half."""
+    return f"submission.csv is valid: {task.metric.name} {score:.5g}, leaderboard position {position:.2f}"
 
 
 def _ungraded(status: Status, feedback: str) -> SubmissionGrade:

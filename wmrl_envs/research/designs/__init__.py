@@ -6,12 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wmrl_envs.research.designs.common import Choice, Family, Fragment, Option
+from wmrl_envs.research.designs.image import ImageFamily
 from wmrl_envs.research.designs.tabular import TabularFamily
+from wmrl_envs.research.designs.text import TextFamily
 
 if TYPE_CHECKING:
     from wmrl_envs.research.task import ResearchTask
 
 __all__ = ["FAMILIES", "Choice", "Family", "Fragment", "Option"]
 
-FAMILIES: dict[str, Callable[[ResearchTask], Family]] = {"tabular": TabularFamily.of}
+FAMILIES: dict[str, Callable[[ResearchTask], Family]] = {
+    "tabular": TabularFamily.of,
+    "text": TextFamily.of,
+    "image": ImageFamily.of,
+}
 """Makes the solutions for a task, by the name of the family."""

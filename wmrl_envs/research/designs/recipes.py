@@ -133,7 +133,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "lines": (
             'day = pd.to_datetime(frame["date"])',
             'frame["year"] = day.dt.year',
-            'frame["season"] = np.cos(2 * np.pi * (day.dt.dayofyear - 200) / 365.25)',
+            'frame["season"] = np.cos(2 * np.pi * (day.dt.day_of_year - 200) / 365.25)',
             'frame["temp_range"] = frame["temp_max"] - frame["temp_min"]',
             'frame["wet"] = (frame["precipitation"] > 0).astype(int)',
         ),
@@ -185,7 +185,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
     "flights": {
         "lines": (
-            'frame["day"] = pd.to_datetime(frame["date"]).dt.dayofyear',
+            'frame["day"] = pd.to_datetime(frame["date"]).dt.day_of_year',
             'frame["hour"] = frame["sched_dep_time"] // 100',
             'frame["evening"] = (frame["hour"] >= 16).astype(int)',
             'frame["storm"] = frame["wind_speed"] * (10 - frame["visib"])',

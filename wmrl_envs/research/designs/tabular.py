@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from wmrl_envs.research.designs.common import Choice, Fragment, Option, literal, source
 from wmrl_envs.research.designs.goal import Goal
+from wmrl_envs.research.designs.output import OUTPUTS, RESAMPLED
 from wmrl_envs.research.designs.recipes import Recipe
 from wmrl_envs.research.designs.tabular_models import MODELS, NAN_TOLERANT, SEEDED, classifiers, regressors
-from wmrl_envs.research.designs.tabular_output import OUTPUTS, RESAMPLED
 
 if TYPE_CHECKING:
     from wmrl_envs.research.task import ResearchTask
@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["TabularFamily"]
 
 _GAPS = Choice(
-    "cleaning", (Option("none", 0.15), Option("fill, or clip tails", 0.45), Option("flag, or log of skewed", 0.40))
+    "cleaning", (Option("none", 0.12), Option("fill, or clip tails", 0.46), Option("flag, or log of skewed", 0.42))
 )
 _TAILS = Choice("cleaning", tuple(Option(option.label) for option in _GAPS.options))
 _ENCODING = Choice(
     "encoding",
     (
-        Option("strings left", 0.08, bug=True),
-        Option("strings dropped", 0.20),
-        Option("ordinal", 0.36),
-        Option("one-hot", 0.36),
+        Option("strings left", 0.06, bug=True),
+        Option("ordinal", 0.47),
+        Option("one-hot", 0.47),
     ),
 )
 _SCALING = Choice("scaling", (Option("none"), Option("standard")))
@@ -38,10 +37,10 @@ _FEATURES = Choice(
     "features",
     (
         Option("as given", 0.40),
-        Option("engineered", 0.22),
-        Option("engineered, with products", 0.16),
-        Option("engineered, bins that end early", 0.11, bug=True),
-        Option("engineered, misspelt column", 0.11, bug=True),
+        Option("engineered", 0.24),
+        Option("engineered, with products", 0.18),
+        Option("engineered, bins that end early", 0.09, bug=True),
+        Option("engineered, misspelt column", 0.09, bug=True),
     ),
 )
 
@@ -67,11 +66,11 @@ class TabularFamily:
             OUTPUTS[goal.kind].choice,
         )
         self._output = OUTPUTS[goal.kind]
-        trees = 10 * min(12, max(3, 12000 // max(rows, 1)))
+        trees = 10 * min(8, max(3, 12000 // max(rows, 1)))
         self._classifiers, self._regressors = classifiers(trees), regressors(trees)
         self._parts = [
             [self._cleaning(pick) for pick in range(3)],
-            [self._encoding(pick) for pick in range(4)],
+            [self._encoding(pick) for pick in range(3)],
             [self._scaling(pick) for pick in range(2)],
             [self._features(pick) for pick in range(5)],
         ]
@@ -101,6 +100,7 @@ class TabularFamily:
                 self._parts[1][encode],
                 self._parts[2][scale],
                 models[model],
+                _ARRAYS if output == RESAMPLED else Fragment(),
                 *self._output.render(self.goal, output),
             ]
         )
@@ -151,14 +151,12 @@ class TabularFamily:
         if pick == 2:
             added += _PRODUCTS
         imports = ("itertools:combinations",) if pick == 2 else ()
-        return Fragment(("for frame in (X, X_test):", *lines, *added), imports)
+        return Fragment(("# Derived features", "for frame in (X, X_test):", *lines, *added), imports)
 
     def _encoding(self, pick: int) -> Fragment:
         if pick == 0:
             return Fragment(("X, X_test = X[numeric + categorical], X_test[numeric + categorical]",))
         if pick == 1:
-            return Fragment(("X, X_test = X[numeric], X_test[numeric]",))
-        if pick == 2:
             create = 'encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)'
             name = "OrdinalEncoder"
         else:
@@ -166,6 +164,7 @@ class TabularFamily:
             name = "OneHotEncoder"
         return Fragment(
             (
+                "# Text columns as numbers",
                 create,
                 "encoded = encoder.fit_transform(X[categorical])",
                 "encoded_test = encoder.transform(X_test[categorical])",
@@ -182,7 +181,9 @@ class TabularFamily:
         return Fragment(lines, ("sklearn.preprocessing:StandardScaler",))
 
 
+_ARRAYS = Fragment(("X, X_test, y = np.asarray(X), np.asarray(X_test), np.asarray(y)",))
 _PRODUCTS = (
+    "# Products of the first columns",
     "for first, second in combinations(numeric[:4], 2):",
     '    name = first + "_" + second',
     "    X[name], X_test[name] = X[first] * X[second], X_test[first] * X_test[second]",
@@ -190,6 +191,7 @@ _PRODUCTS = (
 )
 _GAP_LINES = {
     1: (
+        "# Missing values: the middle or the most common one",
         "for column in numeric:",
         "    middle = X[column].median()",
         "    X[column], X_test[column] = X[column].fillna(middle), X_test[column].fillna(middle)",
@@ -198,6 +200,7 @@ _GAP_LINES = {
         "    X[column], X_test[column] = X[column].fillna(common), X_test[column].fillna(common)",
     ),
     2: (
+        "# Missing values: flagged, and filled with a value of their own",
         "for column in list(numeric):",
         "    if X[column].isna().any():",
         '        X[column + "_missing"] = X[column].isna().astype(int)',
@@ -210,11 +213,13 @@ _GAP_LINES = {
 }
 _TAIL_LINES = {
     1: (
+        "# Outliers: clipped to what 98 % of the training rows span",
         "low, high = X[numeric].quantile(0.01), X[numeric].quantile(0.99)",
         "X[numeric] = X[numeric].clip(low, high, axis=1)",
         "X_test[numeric] = X_test[numeric].clip(low, high, axis=1)",
     ),
     2: (
+        "# Skewed columns: on a logarithmic scale",
         "for column in numeric:",
         "    if X[column].min() >= 0 and X[column].skew() > 1:",
         "        X[column], X_test[column] = np.log1p(X[column]), np.log1p(X_test[column])",

@@ -49,11 +49,11 @@ def classifiers(trees: int) -> tuple[Fragment, ...]:
             f"ExtraTreesClassifier(n_estimators={trees}, min_samples_leaf=3)", "sklearn.ensemble:ExtraTreesClassifier"
         ),
         _model(
-            "HistGradientBoostingClassifier(learning_rate=0.1, max_iter=60, max_leaf_nodes=8)",
+            "HistGradientBoostingClassifier(learning_rate=0.1, max_iter=45, max_leaf_nodes=8)",
             "sklearn.ensemble:HistGradientBoostingClassifier",
         ),
         _model(
-            "HistGradientBoostingClassifier(learning_rate=0.4, max_iter=30)",
+            "HistGradientBoostingClassifier(learning_rate=0.4, max_iter=20)",
             "sklearn.ensemble:HistGradientBoostingClassifier",
         ),
         _model(

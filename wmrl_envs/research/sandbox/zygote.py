@@ -1,8 +1,8 @@
 """The process that solutions are forked from: a fresh interpreter that imported the libraries once, and nothing else.
 
-Run as a script by `wmrl_envs.research.sandbox.host`, never imported. A forked process inherits all memory of its parent, so
-this one must never see private data: it is started with a clean environment, does not import the package, and every
-request goes past it, straight to the supervisor that it forks for it.
+Run as a script by `wmrl_envs.research.sandbox.host`, never imported. A forked process inherits all memory of its
+parent, so this one must never see private data: it is started with a clean environment, does not import the package,
+and every request goes past it, straight to the supervisor that it forks for it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ import sys
 import types
 
 PRELOADED = (
-    "numpy numpy.random numpy.linalg numpy.fft numpy.ma pandas scipy scipy.stats scipy.sparse scipy.sparse.linalg scipy.optimize "
-    "scipy.special scipy.linalg scipy.spatial scipy.ndimage joblib "
-    "sklearn.calibration sklearn.cluster sklearn.compose sklearn.decomposition sklearn.discriminant_analysis sklearn.dummy "
-    "sklearn.ensemble sklearn.feature_extraction.text sklearn.feature_selection sklearn.gaussian_process sklearn.impute "
-    "sklearn.experimental.enable_iterative_imputer sklearn.inspection sklearn.isotonic sklearn.kernel_approximation "
-    "sklearn.kernel_ridge sklearn.linear_model sklearn.metrics sklearn.mixture sklearn.model_selection sklearn.multiclass "
-    "sklearn.multioutput sklearn.naive_bayes sklearn.neighbors sklearn.neural_network sklearn.pipeline sklearn.preprocessing "
-    "sklearn.random_projection sklearn.svm sklearn.tree sklearn.utils "
-    "argparse ast collections csv dataclasses datetime functools gzip itertools json logging math os pathlib pickle random "
-    "re shutil statistics string subprocess tempfile time traceback typing warnings"
+    "numpy numpy.random numpy.linalg numpy.fft numpy.ma pandas scipy scipy.stats scipy.sparse scipy.sparse.linalg "
+    "scipy.optimize scipy.special scipy.linalg scipy.spatial scipy.ndimage joblib sklearn.calibration "
+    "sklearn.cluster sklearn.compose sklearn.decomposition sklearn.discriminant_analysis sklearn.dummy "
+    "sklearn.ensemble sklearn.feature_extraction.text sklearn.feature_selection sklearn.gaussian_process "
+    "sklearn.impute sklearn.experimental.enable_iterative_imputer sklearn.inspection sklearn.isotonic "
+    "sklearn.kernel_approximation sklearn.kernel_ridge sklearn.linear_model sklearn.metrics sklearn.mixture "
+    "sklearn.model_selection sklearn.multiclass sklearn.multioutput sklearn.naive_bayes sklearn.neighbors "
+    "sklearn.neural_network sklearn.pipeline sklearn.preprocessing sklearn.random_projection sklearn.svm "
+    "sklearn.tree sklearn.utils argparse ast collections csv dataclasses datetime functools gzip itertools json "
+    "logging math os pathlib pickle random re shutil statistics string subprocess tempfile time traceback typing "
+    "warnings "
 ).split()
 
 
@@ -66,6 +67,9 @@ def _warm_up() -> None:
     model = linear_model.LogisticRegression().fit(table[["x"]], table.y)
     pandas.DataFrame({"id": table.id, "y": model.predict_proba(table[["x"]])[:, 1]}).to_csv(io.StringIO(), index=False)
     numpy.linalg.svd(numpy.eye(8))
+    # Scikit-learn looks once for thread pools, in /proc/self/maps, which a confined solution cannot read.
+    neighbours = importlib.import_module("sklearn.neighbors").KNeighborsClassifier(1, algorithm="brute")
+    neighbours.fit(numpy.eye(4), [0, 1, 0, 1]).predict(numpy.eye(4))
 
 
 if __name__ == "__main__":
