@@ -32,9 +32,7 @@ def test_a_program_reads_its_input_and_writes_a_submission(sandbox: ProcessSandb
     assert 0 < result.seconds < QUICK.seconds
 
 
-def test_an_uncaught_exception_is_shown_as_a_terminal_would_without_paths(
-    sandbox: ProcessSandbox, public: Path
-) -> None:
+def test_an_uncaught_exception_is_shown_as_in_a_terminal_without_paths(sandbox: ProcessSandbox, public: Path) -> None:
     code = "import pandas as pd\n\ndef load():\n    return pd.read_csv('input/missing.csv')\n\nload()\n"
     result = sandbox.run(code, public, QUICK)
     assert (result.cause, result.exit_code, result.error_type, result.error_line) == (
@@ -43,9 +41,8 @@ def test_an_uncaught_exception_is_shown_as_a_terminal_would_without_paths(
         "FileNotFoundError",
         4,
     )
-    assert result.stderr.startswith(
-        'Traceback (most recent call last):\n  File "solution.py", line 6, in <module>\n    load()\n'
-    )
+    shown = 'Traceback (most recent call last):\n  File "solution.py", line 6, in <module>\n    load()\n'
+    assert result.stderr.startswith(shown)
     assert 'File "pandas/io/' in result.stderr
     assert str(Path.cwd()) not in result.stderr and "/tmp" not in result.stderr
 

@@ -103,10 +103,15 @@ def restrict_files(paths: Iterable[tuple[str, str]]) -> None:
 
 
 def memory_now() -> dict[str, int]:
-    """Return this process's memory in bytes: ``size`` (address space), ``private`` (writable), ``shared`` (resident, of files)."""
+    """Return this process's memory in bytes.
+
+    Returns:
+        ``size``: its address space; ``data``: what of it is writable and its own; ``shared``: resident pages of files;
+        ``private``: other resident pages.
+    """
     with open("/proc/self/statm") as file:
-        size, _, shared, _, _, data, _ = (int(number) * resource.getpagesize() for number in file.read().split())
-    return {"size": size, "private": data, "shared": shared}
+        size, resident, shared, _, _, data, _ = (int(pages) * resource.getpagesize() for pages in file.read().split())
+    return {"size": size, "data": data, "shared": shared, "private": resident - shared}
 
 
 def limit_resources(limits: Mapping[str, Any], memory: Mapping[str, int]) -> None:
@@ -119,9 +124,10 @@ def limit_resources(limits: Mapping[str, Any], memory: Mapping[str, int]) -> Non
         limits: The fields of ``Limits``.
         memory: What `memory_now` returned.
     """
-    private = int(limits["memory_mb"]) * 2**20
+    room = max(0, int(limits["memory_mb"]) * 2**20 - memory["private"])
+    data = memory["data"] + room
     # a thread reserves 64 MiB of addresses that it does not use
-    size = memory["size"] - memory["private"] + private + _RESERVED_BYTES
+    size = memory["size"] + room + _RESERVED_BYTES
     seconds = int(limits["seconds"]) + 2
     disk = int(limits["disk_mb"]) * 2**20
     for which, soft, hard in (
@@ -133,7 +139,7 @@ def limit_resources(limits: Mapping[str, Any], memory: Mapping[str, int]) -> Non
         (resource.RLIMIT_MSGQUEUE, 0, 0),
         (resource.RLIMIT_RTPRIO, 0, 0),
         (resource.RLIMIT_AS, size, size + _SPARE_BYTES),
-        (resource.RLIMIT_DATA, private, private + _SPARE_BYTES),
+        (resource.RLIMIT_DATA, data, data + _SPARE_BYTES),
     ):
         allowed = resource.getrlimit(which)[1]
         if allowed != resource.RLIM_INFINITY:

@@ -22,7 +22,7 @@ _warned = False
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """What confines a solution besides limits, the watchdog and the killing of its process tree, which are always there."""
+    """What confines a solution, besides limits, watchdog and the end of its process tree, which are always there."""
 
     landlock: int
     """ABI version of Landlock (files, TCP, signals by version), 0 without it."""

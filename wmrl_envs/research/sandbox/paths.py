@@ -1,7 +1,7 @@
 """Which files a confined solution may read: the interpreter, its libraries, the system's, and the task's public data.
 
-The package itself lies among the libraries once it is installed, and the bundled tasks' private answers with it; so folders
-are opened around holes, entry by entry.
+The package itself lies among the libraries once it is installed, and the bundled tasks' private answers with it; so
+folders are opened around holes, entry by entry.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def readable_paths(public: Path, processes: bool) -> tuple[PathKind, ...]:
     public = public.resolve()
     standard = Path(os.__file__).resolve().parent
     libraries = library_folders()
-    foreign = [standard / name for name in ("site-packages", "dist-packages") if str(standard / name) not in libraries]
-    holes = [_PACKAGE, public.parent, *foreign]
+    installed = [Path(folder, _PACKAGE.name) for folder in (*libraries, str(standard / "site-packages"))]
+    holes = [_PACKAGE, public.parent, *(folder for folder in installed if folder.is_dir())]
     kind = "program" if processes else "tree"
     paths: list[PathKind] = [*_DEVICES, (str(public), "tree"), *_links(public)]
     for folder in (*_SYSTEM, os.path.join(sys.base_prefix, "lib"), *_search_path()):

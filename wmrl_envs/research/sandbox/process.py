@@ -71,8 +71,8 @@ class ProcessSandbox:
 
         Args:
             workers: How many solutions run at once; None means as many as there are CPUs.
-            isolation: ``"strict"`` needs Landlock and seccomp, ``"auto"`` takes the strongest there is and warns once if
-                that is less, ``"none"`` leaves limits and the watchdog alone.
+            isolation: ``"strict"`` needs Landlock and seccomp, ``"auto"`` takes the strongest there is and warns once
+                if that is less, ``"none"`` leaves limits and the watchdog alone.
             limits: In place of the task's; a mapping changes some of them.
 
         Raises:
@@ -188,7 +188,7 @@ class ProcessSandbox:
     def _ask(
         self, zygote: Zygote, code: str, public: Path, scratch: Path, limits: Limits, seed: int
     ) -> tuple[dict[str, Any], bytes]:
-        request = {
+        request: dict[str, Any] = {
             "code": code,
             "scratch": str(scratch),
             "seed": seed,

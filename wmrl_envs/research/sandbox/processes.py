@@ -137,11 +137,15 @@ def disk_bytes(folder: str, tree: list[int], limit: int, most_files: int) -> int
         if files > most_files or total > limit:
             return max(total, limit + 1)
         for entry in entries:
-            with contextlib.suppress(OSError):
+            try:
                 status = entry.stat(follow_symlinks=False)
-                total += status.st_blocks * _BLOCK
-                if stat.S_ISDIR(status.st_mode):
-                    waiting.append(entry.path)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                return limit + 1
+            total += status.st_blocks * _BLOCK
+            if stat.S_ISDIR(status.st_mode):
+                waiting.append(entry.path)
     device = os.stat(folder).st_dev
     for pid in tree:
         with contextlib.suppress(OSError):

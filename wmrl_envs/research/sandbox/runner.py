@@ -123,7 +123,7 @@ def _seed(seed: int) -> None:
         numpy_random = importlib.import_module("numpy.random")
         numpy_random.seed(seed % 2**32)
         entropy = random.Random(seed)
-        importlib.import_module("numpy.random.bit_generator").randbits = entropy.getrandbits
+        setattr(importlib.import_module("numpy.random.bit_generator"), "randbits", entropy.getrandbits)  # noqa: B010
 
 
 def _run_jobs_in_process() -> None:

@@ -5,8 +5,10 @@ that change metadata of files (``chmod``, ``utime``, ``chown``) and ``sync`` cla
 not cover them, a program may not reach outside its folder through them, and harmless ones (``shutil.copy``) go on.
 Whatever is newer than this table does not exist (``ENOSYS``).
 
-The program is assembled here instead of through libseccomp, because the library is missing in slim images, and because it
-lets everything through that it has no name for. This module imports nothing of the package: the zygote loads it by path.
+The program is assembled here instead of through libseccomp, because the library is missing in slim images, and because
+it lets everything through that it has no name for.
+
+This module imports nothing of the package: the zygote loads it by path.
 """
 
 from __future__ import annotations
@@ -143,14 +145,9 @@ def _rule(name: str, pid: int, processes: bool, scoped: bool, truncate: bool) ->
     if name == "clone3":  # its flags lie in memory where a filter cannot read them: libc falls back to clone
         return [_fail(errno.ENOSYS)]
     if name == "clone":
-        needed = [] if processes else [(_JUMP_SET, 1, 0, _CLONE_THREAD), _fail(errno.EPERM)]
-        return [
-            _argument(0),
-            (_JUMP_SET, 0, 1, _CLONE_NAMESPACES),
-            _fail(errno.EPERM),
-            *needed,
-            (_RETURN, 0, 0, _ALLOW),
-        ]
+        threads_only = [] if processes else [(_JUMP_SET, 1, 0, _CLONE_THREAD), _fail(errno.EPERM)]
+        same_namespaces = [(_JUMP_SET, 0, 1, _CLONE_NAMESPACES), _fail(errno.EPERM)]
+        return [_argument(0), *same_namespaces, *threads_only, (_RETURN, 0, 0, _ALLOW)]
     if name in _STARTS:
         return [] if processes else [_fail(errno.EPERM)]
     if name in _SIGNALS:

@@ -30,7 +30,7 @@ _SETUP_SECONDS = 60.0
 """How long the solution's process may take to confine itself, in seconds; far more than it needs on a busy machine."""
 _REPORT_BYTES = 2048
 _READ_BYTES = 2**16
-_MOST_FILES = 20_000
+_MOST_FILES = 5_000
 
 
 def supervise(connection: socket.socket) -> NoReturn:
@@ -92,10 +92,12 @@ class _Run:
     def result(self) -> tuple[dict[str, Any], bytes]:
         """Run it and return the answer for the trusted side."""
         ends = [os.pipe() for _ in range(4)]
+        own = os.getpid()
         self._child = os.fork()
         if self._child == 0:
             self._connection.close()
-            run_solution(self._request, *(write for _, write in ends), os.getppid())
+            out, err, report, setup = (write for _, write in ends)
+            run_solution(self._request, out, err, report, setup, own)
         for _, write in ends:
             os.close(write)
         pipes = [read for read, _ in ends]
