@@ -29,9 +29,9 @@ test: $(READY) ## Run the tests
 lint: $(READY) ## Check style, types and the dependency floors
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
-	@# In the checkout mypy sees the folder wmrl_envs alone; the installed form holds every package.
+	@# In the checkout both tools below would see the folder wmrl_envs alone; the installed form holds every package.
 	rm -rf build/typed && $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target build/typed .
+	cd build/typed && PYTHONPATH=. ../../$(BIN)/lint-imports ../../pyproject.toml
 	cd build/typed && MYPYPATH= ../../$(BIN)/mypy --config-file ../../pyproject.toml -p wmrl_envs
 
 bench: $(READY) ## Run every benchmark and print its table

@@ -29,4 +29,5 @@ class CorrectionCallback(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         for name, value in self.training_env.env_method("metrics")[0].items():
-            self.logger.record(f"wmrl/{name}", value)
+            if value is not None:
+                self.logger.record(f"wmrl/{name}", value)

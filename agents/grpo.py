@@ -14,7 +14,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.vec_env import VecEnv
 
-from wmrl_envs.agents.policies import PriorPolicy
+from wmrl_envs.agents.policies import PriorPolicy, design_prior
 from wmrl_envs.agents.sb3 import SB3VecEnv
 from wmrl_envs.correction import group_advantages, stream_advantages
 from wmrl_envs.errors import ConfigurationError
@@ -135,8 +135,8 @@ class GRPO(OnPolicyAlgorithm):
     def _setup_model(self) -> None:
         if self.n_steps < 1:
             self.n_steps = self._episode_length()
-        if issubclass(self.policy_class, PriorPolicy) and self.env is not None and self.env.has_attr("prior_logits"):
-            self.policy_kwargs.setdefault("prior_logits", [list(p) for p in self.env.get_attr("prior_logits")[0]])
+        if issubclass(self.policy_class, PriorPolicy) and self.env is not None:
+            self.policy_kwargs.setdefault("prior_logits", design_prior(self.env))
         super()._setup_model()
 
     def _episode_length(self) -> int:
@@ -197,8 +197,7 @@ class GRPO(OnPolicyAlgorithm):
         returns = self.rollout_buffer.rewards[steps].sum(axis=0, dtype=np.float64)
         ungraded = np.array([bool(info.get("wmrl", {}).get("ungraded", False)) for info in infos])
         groups = np.arange(self.n_envs) // self._group_size()
-        rewards = [None if unknown else float(value) for value, unknown in zip(returns, ungraded, strict=True)]
-        advantages = group_advantages(rewards, groups, standardised=self.standardise)
+        advantages = group_advantages(np.where(ungraded, np.nan, returns), groups, standardised=self.standardise)
         return np.where(ungraded, np.nan, advantages)
 
     def _group_size(self) -> int:
@@ -234,7 +233,7 @@ class GRPO(OnPolicyAlgorithm):
                 mean_entropy = -log_prob[graded].mean() if entropy is None else entropy[graded].mean()
                 loss = policy_loss - self.ent_coef * mean_entropy
                 self.policy.optimizer.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
                 self.policy.optimizer.step()
                 losses.append(policy_loss.item())

@@ -8,10 +8,18 @@ from typing import Any
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.vec_env import VecEnv
 
 from wmrl_envs.errors import ConfigurationError
 
-__all__ = ["PriorPolicy"]
+__all__ = ["PriorPolicy", "design_prior"]
+
+
+def design_prior(env: VecEnv) -> list[list[float]] | None:
+    """Return an environment's documented prior over actions, as logits by choice; ``None`` where it has none."""
+    if not env.has_attr("design_space"):
+        return None
+    return [[float(logit) for logit in logits] for logits in env.get_attr("design_space")[0].prior_logits]
 
 
 class PriorPolicy(ActorCriticPolicy):
@@ -51,7 +59,7 @@ class PriorPolicy(ActorCriticPolicy):
             )
         flat = [value for logits in self.prior_logits for value in logits]
         with torch.no_grad():
-            self.action_net.bias.copy_(torch.tensor(flat))
+            self.action_net.bias.data.copy_(torch.tensor(flat))
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         return {**super()._get_constructor_parameters(), "prior_logits": self.prior_logits, "net_arch": self.net_arch}

@@ -220,8 +220,12 @@ def compare(
     from wmrl_envs.files import write_text
     from wmrl_envs.progress import counting
 
-    chosen = {"arms": tuple(arms.split(","))} if arms else {}
-    comparison = Comparison(tasks=tuple(tasks.split(",")), seeds=seeds, tuning_seeds=tuning_seeds, **chosen)
+    comparison = Comparison(
+        tasks=tuple(tasks.split(",")),
+        arms=tuple(arms.split(",")) if arms else Comparison.arms,
+        seeds=seeds,
+        tuning_seeds=tuning_seeds,
+    )
     tuning = comparison.tuning_jobs()
     with counting(console, "choosing step sizes", len(tuning)) as done:
         run_jobs(tuning, runs, workers=workers, done=done)

@@ -153,7 +153,8 @@ class _Results:
 
     def pooled(self, value: Callable[[str], FloatArray]) -> FloatArray:
         """Average a per-seed value over the tasks."""
-        return np.mean([value(task) for task in self.comparison.tasks], axis=0)
+        mean: FloatArray = np.mean([value(task) for task in self.comparison.tasks], axis=0)
+        return mean
 
     def cost(self, arm: str, task: str) -> FloatArray:
         return self.of(arm, task).cost(self.cached)[:, -1]
@@ -181,23 +182,22 @@ class _Results:
         reached = np.flatnonzero(np.maximum.accumulate(report) >= self.of(arm, task).report[:, -1].mean())
         return float(seconds[reached[0]] / self.cost(arm, task).mean()) if len(reached) else None
 
+    def _total(self, arm: str, value: Callable[[str, str], FloatArray]) -> float:
+        return float(self.pooled(lambda task: value(arm, task)).mean())
+
     def rows(self) -> Iterator[_Row]:
         names = [arm.name for arm in self.comparison.chosen]
+        real = self._total("real", self.cost) if "real" in names else np.nan
         for arm in self.comparison.chosen:
-            seconds = self.pooled(lambda task, arm=arm: self.cost(arm.name, task)).mean()  # type: ignore[misc]
-            real = self.pooled(lambda task: self.cost("real", task)).mean() if "real" in names else np.nan
+            seconds = self._total(arm.name, self.cost)
             yield _Row(
                 arm=arm,
                 rate=self.rates[arm.name]["final"],
                 score=Estimate.of(self.score(arm.name)),
-                executions=float(
-                    np.mean([self.of(arm.name, task).executions[:, -1].mean() for task in self.comparison.tasks])
-                ),
-                seconds=float(seconds),
-                predicting=float(
-                    self.pooled(lambda task, arm=arm: self.of(arm.name, task).prediction_seconds[:, -1]).mean()
-                ),  # type: ignore[misc]
-                relative_cost=float(seconds / real),
+                executions=self._total(arm.name, lambda name, task: self.of(name, task).executions[:, -1]),
+                seconds=seconds,
+                predicting=self._total(arm.name, lambda name, task: self.of(name, task).prediction_seconds[:, -1]),
+                relative_cost=seconds / real,
                 against={rival: self.lead(arm.name, rival) for rival in RIVALS if rival in names and arm.name != rival},
             )
 
