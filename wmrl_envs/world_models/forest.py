@@ -56,7 +56,7 @@ class OutcomeForest:
             Out-of-bag predictions, float64 [n, 1 + statuses]: those of the trees that did not see the solution.
         """
         # Takes a second to import: only where it is used.
-        from sklearn.ensemble import RandomForestRegressor  # type: ignore[import-untyped]
+        from sklearn.ensemble import RandomForestRegressor
 
         forest = RandomForestRegressor(
             n_estimators=self.trees,

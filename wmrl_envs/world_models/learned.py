@@ -77,7 +77,7 @@ class LearnedWorldModel:
         cache_dir: str | os.PathLike[str] | None = None,
         width: float | None = None,
         noise: float | None = None,
-        max_points: int = 2000,
+        max_points: int = 1000,
     ) -> None:
         least = {"warmup": MIN_EXECUTIONS, "refit_every": 0, "seed": 0, "trees": 1, "max_points": 1}
         for name, value in (

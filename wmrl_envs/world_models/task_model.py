@@ -90,10 +90,10 @@ class TaskModel:
         self._kept: list[_Point] = []
         self._kept_status = np.zeros(0, dtype=np.intp)
 
-    def fit(self, executed: list[Executed]) -> None:
+    def fit(self, warmup: list[Executed]) -> None:
         """Fit the forest on warm-up executions, and the residual on its out-of-bag errors."""
-        self._warmup = list(executed)
-        self._note(executed)
+        self._warmup = list(warmup)
+        self._note(warmup)
         rows = list(self._points)
         features = self._table.matrix[rows]
         self._width = features.shape[1]
@@ -102,8 +102,9 @@ class TaskModel:
         self._model_rows()
         # In the bag a forest repeats what it was told; out of the bag it errs as it does on new solutions.
         self._base[rows] = honest
-        self._residual.tune(self._executions(), everywhere=True)
-        self._fit_residual()
+        executed = self._executions()
+        self._residual.tune(executed, everywhere=True)
+        self._fit_residual(executed)
 
     def add(self, code: str, outcome: Outcome) -> None:
         """Note one execution; predictions change with the next `refit`."""
@@ -115,8 +116,9 @@ class TaskModel:
         self._pending.clear()
         self._points = dict(list(self._points.items())[-self._max_points :])
         self._model_rows()
-        self._residual.tune(self._executions())
-        self._fit_residual()
+        executed = self._executions()
+        self._residual.tune(executed)
+        self._fit_residual(executed)
 
     def _executions(self) -> Executions:
         rows, points = list(self._points), list(self._points.values())
@@ -130,8 +132,8 @@ class TaskModel:
             scatter=np.maximum(squares - counts * means[:, 0] ** 2, 0.0),
         )
 
-    def _fit_residual(self) -> None:
-        self._residual.fit(self._executions())
+    def _fit_residual(self, executed: Executions) -> None:
+        self._residual.fit(executed)
         self._kept = list(self._points.values())
         self._kept_status = np.array([int(point.total[1:].argmax()) for point in self._kept])
         self._memo.clear()
@@ -174,7 +176,7 @@ class TaskModel:
         self._points = {self._table.row(point.code): point for point in points}
         self._model_rows()
         self._residual.width, self._residual.noise = float(state["width"]), float(state["noise"])
-        self._fit_residual()
+        self._fit_residual(self._executions())
         self._pending = unpack(state["pending"])
 
     def _model_rows(self) -> None:
