@@ -80,6 +80,11 @@ class CorrectionBase:
         return ledger
 
     @property
+    def world_model(self) -> Any:
+        """The world model of the run."""
+        return self._below.shared.predictor.model
+
+    @property
     def scale(self) -> Scale:
         """How a group-aware agent is to bring each stream to its group's scale."""
         return self.correction.groups.scale
@@ -96,6 +101,29 @@ class CorrectionBase:
         if not 0.0 <= fraction <= 1.0:
             raise ConfigurationError(f"the progress of training must be in [0, 1], got {fraction!r}")
         self.correction.progress = float(fraction)
+
+    def metrics(self) -> dict[str, float | int | None]:
+        """Return numbers for a log: the ledger's, what the fusion has come to, and the pairs of the calibration.
+
+        ``lambda`` (or ``weight``, where the scheme weighs anchors) is the one that episodes of this environment begin
+        with now; ``None`` is unknown.
+        """
+        state, grouped = self.correction, self._core.group_size > 1
+        numbers = {**self.ledger.summary(), "pairs": state.debiaser.num_pairs}
+        if state.scheme.rectified:
+            numbers["lambda"] = state.groups.lambda_ if grouped else state.scalar.lambda_
+        elif state.scheme.weighted:
+            numbers["weight"] = state.weighter.weight if grouped else state.scalar.weight
+        return numbers
+
+    def calibration(self) -> dict[str, Any]:
+        """Return the calibration's pairs, oldest first, and its knots, as lists of predicted and real rewards."""
+        names = ("predicted", "real")
+        pairs, knots = self.correction.debiaser.pairs, self.correction.debiaser.knots
+        return {
+            **{name: axis.tolist() for name, axis in zip(names, pairs, strict=True)},
+            "knots": {name: axis.tolist() for name, axis in zip(names, knots, strict=True)},
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a run needs to go on exactly, JSON-able.

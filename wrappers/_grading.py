@@ -82,7 +82,7 @@ class GradingCore(Slots):
         predictions = self._predict(submissions) if self.predicting else [None] * len(submissions)
         rewards = np.fromiter((np.nan if p is None else p.reward for p in predictions), np.float64, len(predictions))
         self._predicted[slots] = rewards
-        self._spread[slots] = [p.spread if type(p) is Prediction else 0.0 for p in predictions]
+        self._spread[slots] = [p.spread if isinstance(p, Prediction) else 0.0 for p in predictions]
         self._turn = (slots, submissions)
         rows: list[int] = []
         missed: list[tuple[int, Submission]] = []
@@ -164,10 +164,10 @@ class GradingCore(Slots):
         predictions = self._predictor.grade(submissions)
         elapsed = time.perf_counter() - start
         if self.recording:
-            # A Prediction says what it took, the same at every repetition; the rest share what the clock says.
-            stated = [p.seconds for p in predictions if type(p) is Prediction]
-            unstated = len(predictions) - len(stated)
-            seconds = sum(stated) + (elapsed * unstated / len(predictions) if unstated else 0.0)
+            # A Prediction says what it took, the same at every repetition; other outcomes share what the clock says.
+            seconds = sum(p.seconds for p in predictions if isinstance(p, Prediction))
+            unstated = sum(p is not None and not isinstance(p, Prediction) for p in predictions)
+            seconds += elapsed * unstated / len(predictions)
             self._ledger.predict(len(predictions), seconds)
         return predictions
 

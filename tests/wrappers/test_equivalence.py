@@ -35,7 +35,9 @@ def run_both(ours, theirs, mode, steps, exact):
 def test_one_slot_while_learning(task, scheme, mode):
     """A batch of one learns and pays what the single wrapper does, to the last bit."""
     settings = {"scheme": scheme, "anchor_fraction": 0.4, "calibration": {"min_pairs": 6}, "seed": 3}
-    run_both(batched(task, 1, mode=mode, **settings), side_by_side(task, 1, mode=mode, **settings), mode, 150, exact=True)
+    run_both(
+        batched(task, 1, mode=mode, **settings), side_by_side(task, 1, mode=mode, **settings), mode, 150, exact=True
+    )
 
 
 @pytest.mark.parametrize("mode", IN_STEP)
@@ -45,8 +47,8 @@ def test_slots_that_share_a_correction_while_learning(task, scheme, mode, fracti
     """Single wrappers that share a run learn the same from a round of episodes as the batched one does at once.
 
     Below 1 / fraction slots every episode is drawn on its own by both. Sums may differ in the last bits, since what the
-    batch adds at once comes one by one. (The paper's weight is left out: its factor is fixed for ever at the update that
-    reaches 32 observations, and those updates are larger in a batch.)
+    batch adds at once comes one by one. (The paper's weight is left out: its factor is fixed for ever at the update
+    that reaches 32 observations, and those updates are larger in a batch.)
     """
     settings = {"scheme": scheme, "anchor_fraction": fraction, "calibration": {"min_pairs": 6}, "max_rescues": 4}
     ours, theirs = (make(task, 4, mode=mode, **settings) for make in (batched, side_by_side))
@@ -82,7 +84,9 @@ def test_slots_that_share_a_correction_under_same_step_autoreset(task, scheme):
         assert_same(one[:4], other[:4])
         assert_same([last_infos(one[4], mode)], [last_infos(other[4], mode)])
         shared = {"group", "anchor", "ungraded", "anchor_probability"}
-        assert_same(*[[{key: infos["wmrl"][key] for key in shared} for infos in (one[4], other[4])][i : i + 1] for i in (0, 1)])
+        assert_same(
+            *[[{key: infos["wmrl"][key] for key in shared} for infos in (one[4], other[4])][i : i + 1] for i in (0, 1)]
+        )
 
 
 @pytest.mark.parametrize("mode", MODES)

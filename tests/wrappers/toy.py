@@ -148,7 +148,17 @@ def single(task, *, max_turns=4, world_model=None, executor=None, run=None, corr
 
 
 def batched(
-    task, n, *, max_turns=4, world_model=None, executor=None, run=None, correct=True, mode=MODES[0], group_size=1, **settings
+    task,
+    n,
+    *,
+    max_turns=4,
+    world_model=None,
+    executor=None,
+    run=None,
+    correct=True,
+    mode=MODES[0],
+    group_size=1,
+    **settings,
 ):
     """Return the batched twin of ``single``."""
     below, above = split(settings)
