@@ -6,21 +6,33 @@ import base64
 import json
 import random
 import shutil
+import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from wmrl_envs.errors import CheckpointError
-from wmrl_envs.files import write_json
+from wmrl_envs.files import write_text
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
 
-__all__ = ["latest_checkpoint", "load_state", "random_state", "restore_random_state", "save_checkpoint"]
+__all__ = [
+    "checkpoints",
+    "load_agent",
+    "load_newest",
+    "load_state",
+    "random_state",
+    "restore_random_state",
+    "save_checkpoint",
+]
 
 KEPT = 2
 """Newest checkpoints that stay on disk."""
+
+Loaded = TypeVar("Loaded")
 
 
 def save_checkpoint(folder: Path, step: int, agent: BaseAlgorithm, state: dict[str, Any]) -> Path:
@@ -36,41 +48,78 @@ def save_checkpoint(folder: Path, step: int, agent: BaseAlgorithm, state: dict[s
         The checkpoint's folder, ``folder/step-NNNNNN``.
     """
     target = folder / f"step-{step:06d}"
+    for left_over in folder.glob(".writing-*"):  # of a run that was killed here
+        shutil.rmtree(left_over)
     temporary = folder / f".writing-{target.name}"
-    shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     agent.save(temporary / "agent.zip")
-    write_json(temporary / "state.json", {"step": step, "random": random_state(), **state})
+    text = json.dumps({"step": step, "random": random_state(), **state}, allow_nan=False)
+    write_text(temporary / "state.json", text + "\n")
     shutil.rmtree(target, ignore_errors=True)
     temporary.replace(target)
-    for old in sorted(folder.glob("step-*"))[:-KEPT]:
+    for old in checkpoints(folder)[KEPT:]:
         shutil.rmtree(old)
     return target
 
 
-def latest_checkpoint(folder: Path) -> Path:
-    """Return the newest checkpoint of a run.
+def checkpoints(folder: Path) -> list[Path]:
+    """Return a run's checkpoints, the newest first."""
+    return sorted(folder.glob("step-*"), reverse=True)
+
+
+def load_newest(folder: Path, load: Callable[[Path], Loaded]) -> Loaded:
+    """Load the newest checkpoint that can be read; a broken one is left out with a warning.
+
+    Args:
+        folder: The run's checkpoint folder.
+        load: Reads one checkpoint's folder.
 
     Raises:
-        CheckpointError: If there is none.
+        CheckpointError: If there is none, or none can be read.
     """
-    found = sorted(folder.glob("step-*"))
-    if not found:
-        raise CheckpointError(
-            f"no checkpoint in {folder}; the run stopped before its first one, start it again without --resume"
-        )
-    return found[-1]
+    found = checkpoints(folder)
+    for path in found:
+        try:
+            return load(path)
+        except CheckpointError as error:
+            warnings.warn(f"{error}; falling back to the checkpoint before", RuntimeWarning, stacklevel=2)
+    if found:
+        raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} can be read; start a new run")
+    raise CheckpointError(f"{folder} holds no checkpoint: the run stopped before its first one")
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """Read the JSON part of a checkpoint."""
+    """Read the JSON part of a checkpoint.
+
+    Raises:
+        CheckpointError: If it cannot be read.
+    """
     try:
         state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        state["step"], state["random"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"the checkpoint {checkpoint} cannot be read: {error}; remove its folder to resume from the one before"
+            f"the checkpoint {checkpoint} cannot be read ({type(error).__name__}: {error})"
         ) from error
     return state
+
+
+def load_agent(checkpoint: Path, kind: type[BaseAlgorithm], env: Any = None) -> BaseAlgorithm:
+    """Load the agent of a checkpoint.
+
+    Args:
+        checkpoint: Its folder.
+        kind: The agent's class.
+        env: Environment to go on in, taken as it stands; ``None`` for an agent that only acts.
+
+    Raises:
+        CheckpointError: If it cannot be read.
+    """
+    try:
+        return kind.load(checkpoint / "agent.zip", env=env, device="cpu", force_reset=False)
+    except Exception as error:  # whatever a damaged file makes unzipping, unpickling or torch raise
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise CheckpointError(f"the agent of the checkpoint {checkpoint} cannot be read ({reason})") from error
 
 
 def random_state() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -18,7 +19,7 @@ class TrainConfig:
     """What a run is made of; written to its folder as config.json, and enough to repeat it."""
 
     task: str = "titanic"
-    """Bundled task, or the path of a task folder."""
+    """Bundled task, or the path of a task folder; several of one kind separated by commas."""
     reward: str = "rectified"
     """Reward scheme: rectified, paper, debias, denoise, mixed, world-model, real or anchors-only."""
     agent: str = "grpo"
@@ -57,7 +58,7 @@ class TrainConfig:
     """Seeds the agent, the environment, the anchor draws and the warm-up."""
     evaluation_rollouts: int = 64
     """Episodes that are really executed before and after training for the reported score; 0 evaluates nothing."""
-    checkpoint_every: int = 10
+    checkpoint_every: int = 5
     """Steps between checkpoints."""
     options: dict[str, Any] = field(default_factory=dict)
     """Further keyword arguments of the agent."""
@@ -70,15 +71,22 @@ class TrainConfig:
                 f"agent {self.agent!r} is unknown; the agents are {', '.join(AGENTS)}, or your own as 'module:Class'."
                 + did_you_mean(self.agent, AGENTS)
             )
+        if not all(self.tasks):
+            raise ConfigurationError(f"task must name one task, or several separated by commas, got {self.task!r}")
         for name in ("steps", "groups", "group_size", "turns", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("warmup", "refit_every", "seed", "evaluation_rollouts"):
+            if getattr(self, name) < 0:
+                raise ConfigurationError(f"{name} must be at least 0, got {getattr(self, name)}")
         if self.agent == "grpo" and self.group_size < 2:
             raise ConfigurationError(
                 f"grpo compares the rollouts of a group, so group_size must be at least 2, got {self.group_size}"
             )
-        if self.budget_seconds is not None and not self.budget_seconds > 0:
-            raise ConfigurationError(f"budget_seconds must be positive, got {self.budget_seconds}")
+        if self.budget_seconds is not None and not 0 < self.budget_seconds < math.inf:
+            raise ConfigurationError(f"budget_seconds must be positive and finite, got {self.budget_seconds}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ConfigurationError(f"learning_rate must be positive and finite, got {self.learning_rate}")
         if not 0.0 <= self.anchor_fraction <= 1.0:
             raise ConfigurationError(f"anchor_fraction must be in [0, 1], got {self.anchor_fraction}")
 
@@ -96,6 +104,11 @@ class TrainConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return the configuration as JSON-able values."""
         return asdict(self)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks by name or path."""
+        return tuple(name.strip() for name in self.task.split(","))
 
     @property
     def executed_groups(self) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
+import itertools
 import json
 import platform
 from collections.abc import Callable
@@ -11,13 +11,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import gymnasium as gym
 import pandas as pd
 
-import wmrl_envs  # noqa: F401  (registers the environments)
-from wmrl_envs.checkpoint import latest_checkpoint, load_state, restore_random_state, save_checkpoint
+from wmrl_envs.checkpoint import (
+    checkpoints,
+    load_agent,
+    load_newest,
+    load_state,
+    restore_random_state,
+    save_checkpoint,
+)
 from wmrl_envs.config import TrainConfig
-from wmrl_envs.errors import CheckpointError, ConfigurationError, MissingExtraError
+from wmrl_envs.errors import CheckpointError, MissingExtraError
 from wmrl_envs.evaluate import evaluate
 from wmrl_envs.files import replacing, write_json, write_text
 from wmrl_envs.research.grading import Submission
@@ -27,92 +32,26 @@ try:
     from stable_baselines3.common.callbacks import BaseCallback, CallbackList
     from stable_baselines3.common.vec_env import VecMonitor
 
-    from wmrl_envs.agents import CorrectionCallback, PriorPolicy, SB3VecEnv
-    from wmrl_envs.recorder import Recorder
+    from wmrl_envs.agents import CorrectionCallback, SB3VecEnv
+    from wmrl_envs.building import build_agent, build_env
+    from wmrl_envs.figures import draw_figures
+    from wmrl_envs.recorder import Recorder, TrainingEnded
 except ImportError as error:
     raise MissingExtraError(
-        f"training needs torch and stable-baselines3 ({error}): pip install 'wmrl-envs[agents]'"
+        f"training needs torch, stable-baselines3, tensorboard and matplotlib ({error}): "
+        "pip install 'wmrl-envs[agents]'"
     ) from error
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
 
-__all__ = ["Run", "agent_class", "build_agent", "build_env", "train"]
+__all__ = ["Run", "train"]
 
 EVALUATION_SEED = 1_000_003
 """Added to the run's seed, so that evaluations before and after see the same episodes and training sees others."""
 
-
-def build_env(config: TrainConfig, *, run: str) -> gym.vector.VectorEnv[Any, Any, Any]:
-    """Make the wrapped vector environment of a run.
-
-    Args:
-        config: The run's settings.
-        run: Name under which wrapped environments of this process share one correction.
-    """
-    world_model_kwargs: dict[str, Any] = {}
-    if config.world_model == "learned":
-        world_model_kwargs = {
-            "warmup": config.warmup,
-            "warmup_source": config.warmup_source,
-            "refit_every": config.refit_every,
-            "seed": config.seed,
-        }
-    return gym.make_vec(
-        "wmrl/ResearchDesignWMRL-v0",
-        num_envs=config.num_envs,
-        group_size=config.group_size,
-        autoreset_mode=gym.vector.AutoresetMode.SAME_STEP,
-        tasks=config.task,
-        max_turns=config.turns,
-        sandbox=config.sandbox,
-        isolation=config.isolation,
-        world_model=config.world_model,
-        world_model_kwargs=world_model_kwargs,
-        anchor_fraction=config.anchor_fraction,
-        anchor_feedback=config.anchor_feedback,
-        scheme=config.reward,
-        ramp=config.ramp,
-        seed=config.seed,
-        run=run,
-    )
-
-
-def agent_class(name: str) -> type[BaseAlgorithm]:
-    """Return an agent's class by its name or as ``module:Class``."""
-    module, _, attribute = name.partition(":")
-    if not attribute:
-        module = "wmrl_envs.agents" if name == "grpo" else "stable_baselines3"
-        attribute = name.upper()
-    try:
-        return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(
-            f"agent {name!r} cannot be imported ({error}); write your own as 'module:Class'"
-        ) from error
-
-
-def build_agent(config: TrainConfig, env: Any, tensorboard: Path | None = None) -> BaseAlgorithm:
-    """Make the agent of a run.
-
-    Args:
-        config: The run's settings; ``options`` go to the agent's constructor as they are.
-        env: A stable-baselines3 ``VecEnv`` over ``build_env``'s.
-        tensorboard: Folder of TensorBoard events, ``None`` for none.
-    """
-    settings: dict[str, Any] = {
-        "learning_rate": config.learning_rate,
-        "seed": config.seed,
-        "device": "cpu",
-        "tensorboard_log": None if tensorboard is None else str(tensorboard),
-    }
-    if config.agent in ("ppo", "a2c"):
-        prior = [list(logits) for logits in env.get_attr("prior_logits")[0]]
-        settings |= {"n_steps": config.turns, "policy_kwargs": {"prior_logits": prior}}
-    if config.agent == "ppo":
-        settings |= {"batch_size": config.steps_per_update}
-    policy = PriorPolicy if ":" not in config.agent else "MlpPolicy"
-    return agent_class(config.agent)(policy, env, **(settings | config.options))
+Row = dict[str, Any]
+_runs = itertools.count()
 
 
 class Run:
@@ -133,7 +72,7 @@ class Run:
         *,
         evaluate: Callable[[Any], dict[str, float]] | None = None,
         evaluate_every: int = 0,
-        on_step: Callable[[dict[str, Any]], None] | None = None,
+        on_step: Callable[[Row], None] | None = None,
     ) -> None:
         """Build the environment and the agent; nothing is executed yet.
 
@@ -145,66 +84,90 @@ class Run:
             on_step: Called with each completed row.
         """
         self.config, self.folder, self._on_step = config, folder, on_step
-        self.env = build_env(config, run=f"{folder or id(self)}")
-        self.vec_env = VecMonitor(SB3VecEnv(self.env))
-        self.agent = build_agent(config, self.vec_env, None if folder is None else folder / "tensorboard")
+        self.env: Any = build_env(config, run=f"train-{next(_runs)}")
+        try:
+            self.vec_env = VecMonitor(SB3VecEnv(self.env))
+            self.agent = build_agent(config, self.vec_env, None if folder is None else folder / "tensorboard")
+        except BaseException:
+            self.env.close()
+            raise
         self.recorder = Recorder(after_step=self._after_step, evaluate=evaluate, evaluate_every=evaluate_every)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the configured steps or budget are used up."""
+        rows, budget = self.recorder.rows, self.config.budget_seconds
+        spent = budget is not None and bool(rows) and rows[-1]["execution_seconds"] >= budget
+        return spent or len(rows) >= self.config.steps
 
     def learn(self) -> None:
         """Train up to the configured steps or budget, from wherever the run stands."""
-        remaining = (self.config.steps - self.recorder.step) * self.config.steps_per_update
-        if remaining > 0:
-            callbacks: list[BaseCallback] = [CorrectionCallback(), self.recorder]
+        if self.finished:
+            return
+        # An agent of one's own may take more environment steps per update than one episode.
+        update = getattr(self.agent, "n_steps", self.config.turns) * self.vec_env.num_envs
+        callbacks: list[BaseCallback] = [CorrectionCallback(), self.recorder]
+        try:
             self.agent.learn(
-                remaining,
+                (self.config.steps - self.recorder.step) * update,
                 callback=CallbackList(callbacks),
-                log_interval=None if self.folder is None else 1,
-                tb_log_name=self.config.agent,
+                log_interval=None if self.folder is None else 1,  # type: ignore[arg-type]  # None logs nothing
+                tb_log_name=self.config.agent.rpartition(":")[2],
                 reset_num_timesteps=self.recorder.step == 0,
             )
+        except TrainingEnded:
+            pass
 
     def _after_step(self, recorder: Recorder) -> bool:
-        row = recorder.rows[-1]
-        spent = self.config.budget_seconds is not None and row["execution_seconds"] >= self.config.budget_seconds
         if self.folder is not None:
             write_metrics(self.folder / "metrics.csv", recorder.rows)
-            if spent or recorder.step % self.config.checkpoint_every == 0 or recorder.step == self.config.steps:
+            if self.finished or recorder.step % self.config.checkpoint_every == 0:
                 self.checkpoint()
         if self._on_step is not None:
-            self._on_step(row)
-        return not spent
+            self._on_step(recorder.rows[-1])
+        return not self.finished
 
-    def checkpoint(self) -> None:
-        """Write the whole state of the run to its folder."""
+    def checkpoint(self) -> Path:
+        """Write the whole state of the run to its folder, and return the checkpoint's."""
         assert self.folder is not None
         state = {
             "config": self.config.to_dict(),
-            "env": self.env.unwrapped.state_dict(),  # type: ignore[attr-defined]
-            "correction": self.env.state_dict(),  # type: ignore[attr-defined]
+            "env": self.env.unwrapped.state_dict(),
+            "correction": self.env.state_dict(),
             "recorder": self.recorder.state_dict(),
         }
-        save_checkpoint(self.folder / "checkpoints", self.recorder.step, self.agent, state)
+        return save_checkpoint(self.folder / "checkpoints", self.recorder.step, self.agent, state)
 
-    def restore(self) -> None:
-        """Take the run up at its newest checkpoint.
+    def restore(self) -> bool:
+        """Take the run up at its newest checkpoint that can be read; a broken one costs a warning.
+
+        Returns:
+            Whether there was one; without one the run stands at its beginning.
 
         Raises:
-            CheckpointError: If there is none, or it belongs to other settings than steps and budget allow for.
+            CheckpointError: If none can be read, or it belongs to other settings than steps and budget allow for.
         """
         assert self.folder is not None
-        path = latest_checkpoint(self.folder / "checkpoints")
-        state = load_state(path)
+        folder = self.folder / "checkpoints"
+        if not checkpoints(folder):
+            return False
+        agent, state = load_newest(folder, self._load)
         saved, wanted = TrainConfig.from_dict(state["config"]), self.config
         if replace(saved, steps=wanted.steps, budget_seconds=wanted.budget_seconds) != wanted:
             raise CheckpointError(
-                f"{path} was made with other settings: {_difference(saved, wanted)}; start a run of its own for these"
+                f"{self.folder} was made with other settings: {_difference(saved, wanted)}; start a run of its own "
+                "for these"
             )
-        self.env.reset(seed=self.config.seed)
-        self.env.unwrapped.load_state_dict(state["env"])  # type: ignore[attr-defined]
-        self.env.load_state_dict(state["correction"])  # type: ignore[attr-defined]
+        self.agent = agent
+        self.env.unwrapped.load_state_dict(state["env"])
+        self.env.load_state_dict(state["correction"])
         self.recorder.load_state_dict(state["recorder"])
-        self.agent = type(self.agent).load(path / "agent.zip", env=self.vec_env, device="cpu", force_reset=False)
         restore_random_state(state["random"])
+        return True
+
+    def _load(self, path: Path) -> tuple[BaseAlgorithm, dict[str, Any]]:
+        state = load_state(path)
+        return load_agent(path, type(self.agent), self.vec_env), state
 
     def close(self) -> None:
         """Close the environment with its sandbox."""
@@ -212,27 +175,31 @@ class Run:
 
 
 def train(
-    config: TrainConfig, folder: Path, *, resume: bool = False, on_step: Callable[[dict[str, Any]], None] | None = None
+    config: TrainConfig,
+    folder: Path,
+    *,
+    resume: bool = False,
+    on_step: Callable[[Row], None] | None = None,
+    on_phase: Callable[[str], None] = lambda phase: None,
 ) -> dict[str, Any]:
     """Train an agent, evaluate it before and after, and leave a run folder.
 
-    The folder holds config.json, versions.json, metrics.csv, TensorBoard events, checkpoints, best_solution.py,
+    The folder holds config.json, versions.json, metrics.csv, TensorBoard events, checkpoints, the best solutions,
     calibration.json, figures and summary.json.
 
     Args:
         config: The settings.
         folder: The run folder. It must hold no run unless ``resume`` is set.
-        resume: Go on from the newest checkpoint.
+        resume: Go on from the newest checkpoint, or from the beginning if the run stopped before its first one.
         on_step: Called with each step's row of metrics.
+        on_phase: Called with a few words on what begins.
 
     Returns:
-        The summary, as in summary.json: configuration, evaluations before and after, ledger, best solution.
+        The summary, as in summary.json: configuration, evaluations before and after, ledger, best solutions.
 
     Raises:
         CheckpointError: If there is nothing to resume, or the folder already holds a run.
     """
-    from wmrl_envs.figures import draw_figures
-
     torch.set_num_threads(1)  # the networks are tiny: more threads than free cores slow them by an order of magnitude
     if not resume and (folder / "config.json").exists():
         raise CheckpointError(
@@ -240,24 +207,28 @@ def train(
         )
     run = Run(config, folder, on_step=on_step)
     try:
-        if resume:
-            run.restore()
-        else:
-            write_json(folder / "config.json", config.to_dict())
+        restored = resume and run.restore()
+        write_json(folder / "config.json", config.to_dict())
+        if not restored:
             write_json(folder / "versions.json", versions())
+        if not (folder / "before.json").exists():
+            on_phase("evaluating the untrained agent")
             write_json(folder / "before.json", _evaluation(run))
+        on_phase("training")
         run.learn()
+        on_phase("evaluating the trained agent")
         after = _evaluation(run)
         summary = {
             "config": config.to_dict(),
             "steps": run.recorder.step,
             "before": json.loads((folder / "before.json").read_text(encoding="utf-8")),
             "after": after,
-            "best_solution": _best_solution(run, after),
-            "ledger": run.env.ledger.summary(),  # type: ignore[attr-defined]
+            "best_solutions": _best_solutions(run, folder, after),
+            "ledger": run.env.ledger.summary(),
         }
-        write_json(folder / "calibration.json", run.env.calibration())  # type: ignore[attr-defined]
+        write_json(folder / "calibration.json", run.env.calibration())
         write_json(folder / "summary.json", summary)
+        on_phase("drawing the figures")
         draw_figures(folder)
         return summary
     finally:
@@ -269,32 +240,29 @@ def _evaluation(run: Run) -> dict[str, Any] | None:
     if config.evaluation_rollouts == 0:
         return None
     seed = config.seed + EVALUATION_SEED
-    return asdict(evaluate(run.agent, config, episodes=config.evaluation_rollouts, seed=seed))
+    grader = run.env.unwrapped.grader
+    return asdict(evaluate(run.agent, config, episodes=config.evaluation_rollouts, seed=seed, sandbox=grader))
 
 
-def _best_solution(run: Run, after: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Execute the solution with the highest training-half reward once more, write it down, and return its scores."""
-    found = [] if run.recorder.best is None else [(run.recorder.best["reward"], run.recorder.best["code"])]
-    if after is not None:
-        found.append((after["best_reward"], after["best_code"]))
-    if not found or run.folder is None:
-        return None
-    code = max(found)[1]
-    environment = run.env.unwrapped
-    submission = Submission(environment.tasks[0], code, seed=run.config.seed)  # type: ignore[attr-defined]
-    outcome = environment.grader.grade([submission])[0]  # type: ignore[attr-defined]
-    write_text(run.folder / "best_solution.py", code)
-    if outcome is None:
-        return None
-    return {
-        "status": outcome.status,
-        "reward": outcome.reward,
-        "score": outcome.score,
-        "report_reward": outcome.report_reward,
-    }
+def _best_solutions(run: Run, folder: Path, after: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Execute each task's solution of the highest training-half reward once more, and write it down with its scores."""
+    solutions = []
+    base = run.env.unwrapped
+    for task in base.tasks:
+        found = [best[task.id] for best in (run.recorder.best, after["best"] if after else {}) if task.id in best]
+        if not found:
+            continue
+        code = max(found, key=lambda best: float(best["reward"]))["code"]
+        path = folder / ("best_solution.py" if len(base.tasks) == 1 else f"best_solution_{task.id}.py")
+        write_text(path, code)
+        outcome = base.grader.grade([Submission(task, code, seed=run.config.seed)])[0]
+        scores = ("status", "reward", "score", "report_reward")
+        executed = {name: None if outcome is None else getattr(outcome, name) for name in scores}
+        solutions.append({"task": task.id, "file": path.name, **executed})
+    return solutions
 
 
-def write_metrics(path: Path, rows: list[dict[str, Any]]) -> None:
+def write_metrics(path: Path, rows: list[Row]) -> None:
     """Write the rows as CSV, whole; a column is empty where a row lacks it."""
     with replacing(path) as temporary:
         pd.DataFrame(rows).to_csv(temporary, index=False)
