@@ -399,7 +399,7 @@ def test_a_gigabyte_of_output_fills_nothing(strict: ProcessSandbox, public: Path
         "import os\nkept = []\nfor i in range(200):\n"
         "    kept.append(open('gone', 'wb')); kept[-1].write(bytes(2**20)); kept[-1].flush(); os.unlink('gone')\n"
         "import time; time.sleep(30)",
-        "import os\nos.mkdir('m')\nfor i in range(10**6): os.mkdir(f'm/{i}')",
+        "import os\nos.mkdir('m')\nfor i in range(10**6): open(f'm/{i}', 'w').close()",
     ],
 )
 def test_disk_floods_stop_at_the_cap(strict: ProcessSandbox, public: Path, write: str) -> None:

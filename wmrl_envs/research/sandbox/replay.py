@@ -189,7 +189,8 @@ class ReplaySandbox:
         if not table.complete:
             raise RecordingError(
                 f"{int((table.draws > 0).sum())} of the {table.space.size} members of the design space of task "
-                f"{task.id!r} are recorded in {table.path}; record the others with: wmrl tasks record {task.id} --members all"
+                f"{task.id!r} are recorded in {table.path}; record the others with: "
+                f"wmrl tasks record {task.id} --members all"
             )
         return table.report_rewards
 
