@@ -3,175 +3,223 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
+from wmrl_envs.cli_console import console, error, errors, show_errors_plainly
+from wmrl_envs.cli_tasks import tasks_app
 from wmrl_envs.config import TrainConfig
-from wmrl_envs.errors import CheckpointError, WMRLError
-from wmrl_envs.research.task import bundled_tasks, load_task
+from wmrl_envs.errors import CheckpointError, ConfigurationError, WMRLError
 
 __all__ = ["app", "main"]
 
-console = Console()
-errors = Console(stderr=True)
+
+class _Commands(TyperGroup):
+    """Prints an error of ours as one sentence, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WMRLError as problem:
+            error(problem)
+            raise typer.Exit(1) from problem
+
 
 app = typer.Typer(
+    cls=_Commands,
     help="Reinforcement learning on a world model's predicted rewards, corrected by a thin stream of real executions.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-tasks_app = typer.Typer(help="Look at tasks, check your own, and record real executions.", no_args_is_help=True)
 app.add_typer(tasks_app, name="tasks")
+
+DEFAULTS = {field.name: field.default for field in fields(TrainConfig)}
+RESUMABLE = ("steps", "budget_seconds")
+"""Settings that may change when a run is taken up again."""
 
 
 def main() -> None:
-    """Run the command; an error of ours is printed as one sentence, without a traceback."""
-    try:
-        app()
-    except WMRLError as error:
-        errors.print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
-        raise SystemExit(1) from error
+    """Run the command."""
+    app()
 
 
-def _default(name: str) -> Any:
-    return next(field.default for field in fields(TrainConfig) if field.name == name)
+@app.callback()
+def _begin() -> None:
+    show_errors_plainly()
+
+
+def _option(name: str, words: str) -> Any:
+    """Return a typer option whose default is the configuration's."""
+    return typer.Option(default=DEFAULTS[name], help=words)
 
 
 @app.command()
 def train(
-    task: Annotated[str, typer.Option(help="Bundled task (wmrl tasks list) or the path of a task folder.")] = _default(
-        "task"
+    context: typer.Context,
+    task: str = _option("task", "Bundled task or path of a task folder; several of one kind separated by commas."),
+    reward: str = _option("reward", "rectified, paper, debias, denoise, mixed, world-model, real or anchors-only."),
+    agent: str = _option("agent", "grpo, ppo, a2c, or your own as module:Class."),
+    steps: int = _option("steps", "Optimiser steps."),
+    budget_seconds: float | None = _option(
+        "budget_seconds", "Stop once real executions have used this many CPU seconds."
     ),
-    reward: Annotated[
-        str, typer.Option(help="rectified, paper, debias, denoise, mixed, world-model, real or anchors-only.")
-    ] = _default("reward"),
-    agent: Annotated[str, typer.Option(help="grpo, ppo, a2c, or your own as module:Class.")] = _default("agent"),
-    steps: Annotated[int, typer.Option(help="Optimiser steps.")] = _default("steps"),
-    budget_seconds: Annotated[
-        float | None, typer.Option(help="Stop once real executions have used this many CPU seconds.")
-    ] = _default("budget_seconds"),
-    groups: Annotated[int, typer.Option(help="Groups of rollouts per step.")] = _default("groups"),
-    group_size: Annotated[int, typer.Option(help="Rollouts per group.")] = _default("group_size"),
-    turns: Annotated[int, typer.Option(help="Attempts per episode; the correction is exact with one.")] = _default(
-        "turns"
-    ),
-    anchor_fraction: Annotated[float, typer.Option(help="Share of groups that is really executed.")] = _default(
-        "anchor_fraction"
-    ),
-    world_model: Annotated[str, typer.Option(help="learned, or module:Class.")] = _default("world_model"),
-    warmup: Annotated[int, typer.Option(help="Solutions executed to fit the learned world model.")] = _default(
-        "warmup"
-    ),
-    refit_every: Annotated[int, typer.Option(help="Steps between its refits; 0 freezes it.")] = _default("refit_every"),
-    sandbox: Annotated[str, typer.Option(help="process executes; replay answers from shipped recordings.")] = _default(
-        "sandbox"
-    ),
-    isolation: Annotated[str, typer.Option(help="strict, auto or none.")] = _default("isolation"),
-    learning_rate: Annotated[float, typer.Option(help="Step size of the agent's optimiser.")] = _default(
-        "learning_rate"
-    ),
-    ramp: Annotated[
-        float, typer.Option(help="Share of training over which the correction grows to full strength.")
-    ] = _default("ramp"),
-    seed: Annotated[int, typer.Option(help="Seed of everything.")] = _default("seed"),
-    evaluation_rollouts: Annotated[int, typer.Option(help="Executed episodes before and after.")] = _default(
-        "evaluation_rollouts"
-    ),
+    groups: int = _option("groups", "Groups of rollouts per step."),
+    group_size: int = _option("group_size", "Rollouts per group."),
+    turns: int = _option("turns", "Attempts per episode; the correction is exact with one."),
+    anchor_fraction: float = _option("anchor_fraction", "Share of groups that is really executed."),
+    anchor_feedback: str = _option("anchor_feedback", "What executed episodes show the agent: real or predicted."),
+    world_model: str = _option("world_model", "learned, or module:Class."),
+    warmup: int = _option("warmup", "Solutions executed to fit the learned world model."),
+    warmup_source: str = _option("warmup_source", "execution, or recordings where a task comes with them."),
+    refit_every: int = _option("refit_every", "Steps between its refits; 0 freezes it."),
+    sandbox: str = _option("sandbox", "process executes; replay answers from shipped recordings."),
+    isolation: str = _option("isolation", "strict, auto or none."),
+    learning_rate: float = _option("learning_rate", "Step size of the agent's optimiser."),
+    ramp: float = _option("ramp", "Share of training over which the correction grows to full strength."),
+    seed: int = _option("seed", "Seed of everything."),
+    evaluation_rollouts: int = _option("evaluation_rollouts", "Executed episodes before and after; 0 for none."),
+    checkpoint_every: int = _option("checkpoint_every", "Steps between checkpoints."),
+    option: Annotated[list[str], typer.Option(help="Further argument of the agent as name=value; repeatable.")] = [],  # noqa: B006
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/TASK-REWARD-SEED-TIME by default.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the run in this folder; only steps and budget may change.")
+    ] = None,
 ) -> None:
     """Train an agent and leave a run folder with metrics, checkpoints, the best solution and figures."""
-    settings = {
-        name: value for name, value in locals().items() if name in {field.name for field in fields(TrainConfig)}
-    }
+    settings = {name: value for name, value in context.params.items() if name in DEFAULTS}
+    settings["options"] = dict(_name_value(text) for text in option)
+    given = {name for name in context.params if _is_given(context, name)}
     if resume is not None:
-        settings = _saved_settings(resume) | {
-            name: value for name, value in settings.items() if value != _default(name)
-        }
+        settings = _resumed(resume, {name: value for name, value in context.params.items() if name in given})
     config = TrainConfig.from_dict(settings)
-    folder = (
-        resume
-        or out
-        or Path("runs") / f"{Path(config.task).name}-{config.reward}-{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
-    )
+    folder = resume or out or _new_folder(config)
+
     from wmrl_envs.progress import TrainingProgress
     from wmrl_envs.train import train as run
 
+    signal.signal(signal.SIGTERM, _terminate)
     with TrainingProgress(console, config) as progress:
-        summary = run(config, folder, resume=resume is not None, on_step=progress.update)
+        try:
+            summary = run(config, folder, resume=resume is not None, on_step=progress.update, on_phase=progress.phase)
+        except KeyboardInterrupt as interrupt:
+            ended = 128 + (signal.SIGTERM if isinstance(interrupt, _Terminated) else signal.SIGINT)
+            errors.print(
+                f"stopped after step {progress.step} of {config.steps}; go on with: wmrl train --resume {folder}",
+                highlight=False,
+                soft_wrap=True,
+            )
+            raise typer.Exit(ended) from None
     _print_summary(summary, folder)
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a run as an interrupt at the terminal does."""
+
+
+def _terminate(number: int, frame: Any) -> None:
+    raise _Terminated
+
+
+def _name_value(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name.isidentifier():
+        raise ConfigurationError(f"option must read name=value, such as ent_coef=0.01, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _new_folder(config: TrainConfig) -> Path:
+    tasks = "+".join(Path(task).name for task in config.tasks)
+    name = f"{tasks}-{config.reward}-{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Path("runs") / name
+
+
+def _resumed(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's settings with those that may change replaced by the given ones."""
+    saved = _saved_settings(folder)
+    for name in given.keys() - {"resume", *RESUMABLE}:
+        if name not in saved or given[name] != saved[name]:
+            was = f"which was {saved[name]!r}" if name in saved else "which has no meaning there"
+            raise ConfigurationError(
+                f"--resume goes on with the run's own settings; only {' and '.join(RESUMABLE)} may change, not {name}, "
+                f"{was}. Start a run of its own for other settings"
+            )
+    return saved | {name: given[name] for name in RESUMABLE if name in given}
 
 
 def _saved_settings(folder: Path) -> dict[str, Any]:
     try:
         settings: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"{folder} holds no run (no readable config.json: {error.strerror})") from error
+    except OSError as problem:
+        raise CheckpointError(f"{folder} holds no run (no readable config.json: {problem.strerror})") from problem
+    except ValueError as problem:
+        raise CheckpointError(f"{folder / 'config.json'} is damaged: {problem}") from problem
     return settings
 
 
 def _print_summary(summary: dict[str, Any], folder: Path) -> None:
-    before, after, ledger, best = (summary[key] for key in ("before", "after", "ledger", "best_solution"))
     table = Table(title="Reported score (answers that training never saw; really executed)", title_justify="left")
     for heading in ("", "score", "± s.e.", "valid submissions", "episodes"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    for name, evaluation in (("before training", before), ("after training", after)):
+        table.add_column(heading, justify="right" if heading else "left")
+    for when in ("before", "after"):
+        evaluation = summary[when]
         if evaluation is not None:
-            numbers = (
+            error_bar = evaluation["standard_error"]
+            table.add_row(
+                f"{when} training",
                 f"{evaluation['score']:.3f}",
-                f"{evaluation['standard_error']:.3f}",
+                "" if error_bar is None else f"{error_bar:.3f}",
                 f"{evaluation['valid']:.0%}",
+                str(evaluation["episodes"]),
             )
-            table.add_row(name, *numbers, str(evaluation["episodes"]))
-    if best is not None:
-        table.add_row("best solution found", f"{best['report_reward']:.3f}", "", best["status"], "1")
+    several = len(summary["best_solutions"]) > 1
+    for best in summary["best_solutions"]:
+        score = "unknown" if best["report_reward"] is None else f"{best['report_reward']:.3f}"
+        table.add_row(f"best solution found{' for ' + best['task'] if several else ''}", score, "", best["status"], "1")
     console.print(table)
-    table = Table(title="Ledger of training", title_justify="left", show_header=False)
-    for name, value in ledger.items():
-        table.add_row(
-            name.replace("_", " "), f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-        )
-    console.print(table)
-    console.print(f"figures:        {folder / 'figures' / 'overview.png'}", highlight=False, soft_wrap=True)
-    console.print(f"best solution:  {folder / 'best_solution.py'}", highlight=False, soft_wrap=True)
-    console.print(f"everything:     {folder}", highlight=False, soft_wrap=True)
+    console.print(_ledger_table(summary["ledger"]))
+    for name, places in (
+        ("figures", [folder / "figures" / "overview.png"]),
+        ("best solution", [folder / best["file"] for best in summary["best_solutions"]]),
+        ("everything", [folder]),
+    ):
+        for place in places:
+            console.print(f"{name + ':':<15} {place}", highlight=False, soft_wrap=True)
 
 
-@tasks_app.command("list")
-def list_tasks() -> None:
-    """List the bundled tasks."""
-    table = Table("task", "kind", "metric", "training rows", "test rows", "title")
-    for name in bundled_tasks():
-        task = load_task(name)
-        rows = task.inventory
-        table.add_row(name, task.kind, task.metric.name, str(rows.train_rows), str(rows.test_rows), task.title)
-    console.print(table)
-
-
-@tasks_app.command("show")
-def show_task(task: Annotated[str, typer.Argument(help="Bundled task or path of a task folder.")]) -> None:
-    """Show a task as an agent reads it."""
-    console.print(load_task(task).prompt(), markup=False, highlight=False)
-
-
-@tasks_app.command("check")
-def check_task(folder: Annotated[Path, typer.Argument(help="Task folder of your own.")]) -> None:
-    """Check a task folder and say what is wrong with it."""
-    from wmrl_envs.research.check import check_task as check
-
-    problems = check(folder)
-    for problem in problems:
-        errors.print(f"[red]✗[/red] {problem}", highlight=False, soft_wrap=True)
-    if problems:
-        raise typer.Exit(1)
-    console.print(f"{folder}: the task is complete")
+def _ledger_table(ledger: dict[str, Any]) -> Table:
+    """Return what training executed and predicted, and what it cost."""
+    table = Table(title="Ledger of training", title_justify="left")
+    for heading in ("", "count", "CPU seconds"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for words, count, seconds in (
+        ("executed", "executions", "execution_seconds"),
+        ("  of these to warm up the world model", "warmup_executions", "warmup_seconds"),
+        ("  of these repeats, free with a cache", "repeated_executions", "repeated_seconds"),
+        ("predicted", "predictions", "prediction_seconds"),
+        ("executing everything (estimate)", None, "full_seconds"),
+    ):
+        number = "" if count is None else f"{ledger[count]:,}"
+        cost = "unknown" if ledger[seconds] is None else f"{ledger[seconds]:,.1f}"
+        table.add_row(words, number, cost)
+    if ledger["cost_ratio"] is not None:
+        table.add_row("cost against executing everything", "", f"{ledger['cost_ratio']:.0%}")
+    return table
 
 
 @app.command()
@@ -184,22 +232,36 @@ def evaluate(
     """Execute a trained agent's solutions and print its reported score and how they ended."""
     from dataclasses import replace
 
-    from wmrl_envs.checkpoint import latest_checkpoint
-    from wmrl_envs.evaluate import evaluate as score
-    from wmrl_envs.train import agent_class
-
     config = TrainConfig.from_dict(_saved_settings(run))
-    agent = agent_class(config.agent).load(latest_checkpoint(run / "checkpoints") / "agent.zip", device="cpu")
+
+    from wmrl_envs.building import agent_class
+    from wmrl_envs.checkpoint import load_agent, load_newest
+    from wmrl_envs.evaluate import evaluate as score
+
+    kind = agent_class(config.agent)
+    agent = load_newest(run / "checkpoints", lambda path: load_agent(path, kind))
     result = score(agent, replace(config, sandbox=sandbox or config.sandbox), episodes=episodes, seed=seed)
+    error_bar = "" if result.standard_error is None else f" ± {result.standard_error:.3f}"
     console.print(
-        f"reported score {result.score:.3f} ± {result.standard_error:.3f} "
-        f"over {result.episodes} episodes on {config.task}"
+        f"reported score {result.score:.3f}{error_bar} over {result.episodes} episodes on {config.task}",
+        highlight=False,
     )
     table = Table("outcome", "turns", "share")
     total = sum(result.statuses.values())
     for status, count in sorted(result.statuses.items(), key=lambda item: -item[1]):
-        table.add_row(status, str(count), f"{count / total:.0%}")
+        table.add_row(status.replace("_", " "), str(count), f"{count / total:.0%}")
     console.print(table)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine can isolate and run, and what to install for the rest."""
+    from wmrl_envs.doctor import examine, print_report
+
+    findings = examine()
+    print_report(findings, console)
+    if any(finding.fatal for finding in findings):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from wmrl_envs.correction import get_scheme
+from wmrl_envs.correction import SCHEMES
 from wmrl_envs.errors import ConfigurationError, did_you_mean
 
 __all__ = ["AGENTS", "TrainConfig"]
@@ -65,7 +65,11 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot run, before anything is executed."""
-        get_scheme(self.reward)
+        if self.reward not in SCHEMES:
+            raise ConfigurationError(
+                f"reward {self.reward!r} is unknown; the schemes are {', '.join(SCHEMES)}."
+                + did_you_mean(str(self.reward), SCHEMES)
+            )
         if ":" not in self.agent and self.agent not in AGENTS:
             raise ConfigurationError(
                 f"agent {self.agent!r} is unknown; the agents are {', '.join(AGENTS)}, or your own as 'module:Class'."

@@ -13,9 +13,12 @@ from wmrl_envs.config import TrainConfig
 
 __all__ = ["TrainingProgress", "counting"]
 
+PLAIN_EVERY = 10
+"""Steps between lines where there is no terminal to draw a bar on."""
+
 
 class TrainingProgress:
-    """A progress bar with the corrected score, the real executions and their cost.
+    """A progress bar with the score of the policy, the real executions and their cost.
 
     Plain lines where there is no terminal.
     """
@@ -23,9 +26,10 @@ class TrainingProgress:
     def __init__(self, console: Console, config: TrainConfig) -> None:
         """Set the bar up; it appears on entering the context."""
         self._console, self._config = console, config
+        self.step = 0
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(),
@@ -33,7 +37,7 @@ class TrainingProgress:
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task(f"{config.task} · {config.reward}", total=config.steps, note="warming up")
+        self._task = self._bar.add_task(f"{config.task} · {config.reward}", total=config.steps, note="starting")
 
     def __enter__(self) -> TrainingProgress:
         """Show the bar."""
@@ -44,15 +48,26 @@ class TrainingProgress:
         """Leave the bar as it stands."""
         self._bar.stop()
 
+    def phase(self, words: str) -> None:
+        """Show what begins."""
+        self._bar.update(self._task, note=words)
+        if not self._console.is_terminal:
+            self._console.print(words, highlight=False, soft_wrap=True)
+
     def update(self, row: dict[str, Any]) -> None:
         """Show a completed step's numbers."""
-        score = row.get("calibrated_reward", row.get("real_reward", float("nan")))
-        note = f"score {score:.3f} · {row['executions']} executed ({row['execution_seconds']:.0f} s)"
+        self.step = row["step"]
+        note = f"score {_score(row):.3f} · {row['executions']} executed ({row['execution_seconds']:.0f} CPU s)"
         if row.get("cost_ratio") is not None:
             note += f" · {row['cost_ratio']:.0%} of executing everything"
-        self._bar.update(self._task, completed=row["step"], note=note)
-        if not self._console.is_terminal and (row["step"] % 10 == 0 or row["step"] == self._config.steps):
-            self._console.print(f"step {row['step']}/{self._config.steps}: {note}", highlight=False, soft_wrap=True)
+        self._bar.update(self._task, completed=self.step, note=note)
+        if not self._console.is_terminal and (self.step % PLAIN_EVERY == 0 or self.step == self._config.steps):
+            self._console.print(f"step {self.step}/{self._config.steps}: {note}", highlight=False, soft_wrap=True)
+
+
+def _score(row: dict[str, Any]) -> float:
+    """Return the mean reward of a step's rollouts: corrected, or real where nothing was predicted."""
+    return float(next((row[name] for name in ("corrected_return", "real_reward") if name in row), float("nan")))
 
 
 @contextmanager
@@ -69,7 +84,7 @@ def counting(console: Console, title: str, total: int) -> Iterator[Callable[[int
         task = bar.add_task(title, total=total)
 
         def done(finished: int, total: int) -> None:
-            bar.update(task, completed=finished)
+            bar.update(task, completed=finished, total=total)
             if not console.is_terminal and (finished % 50 == 0 or finished == total):
                 console.print(f"{title}: {finished}/{total}", highlight=False)
 
