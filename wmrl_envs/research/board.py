@@ -6,18 +6,15 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from wmrl_envs.errors import ConfigurationError, TaskError
 from wmrl_envs.research.design_space import DesignSpace
 from wmrl_envs.research.leaderboard import Leaderboard
-from wmrl_envs.research.recording import Draw, data_digest, execute, versions, write_whole
+from wmrl_envs.research.recording import Draw, Runner, data_digest, execute, versions, write_whole
 from wmrl_envs.research.task import ResearchTask
-
-if TYPE_CHECKING:
-    from wmrl_envs.research.sandbox.process import ProcessSandbox
 
 __all__ = ["POPULATION", "make_leaderboard", "task_without_board"]
 
@@ -35,7 +32,7 @@ def task_without_board(folder: Path | str) -> ResearchTask:
 
 def make_leaderboard(
     folder: Path | str,
-    sandbox: ProcessSandbox,
+    sandbox: Runner,
     population: int = POPULATION,
     *,
     seed: int = 0,

@@ -67,6 +67,7 @@ class DesignSpace:
         self.nvec: IntArray = np.array([len(block) for block in combined], dtype=np.int64)
         self.size = int(self.nvec.prod())
         self._codes: dict[int, str] = {}
+        self._rendered: dict[tuple[int, ...], str] = {}
 
     @classmethod
     def of(cls, task: ResearchTask, blocks: Sequence[Sequence[int]] | None = None) -> DesignSpace:
@@ -100,7 +101,16 @@ class DesignSpace:
         Raises:
             ConfigurationError: If there are too few or too many, or one is out of range.
         """
-        return self.solution(self.index(choices))
+        key: tuple[int, ...] | None = None
+        if isinstance(choices, np.ndarray) and choices.dtype == np.int64 and choices.ndim == 1:
+            key = tuple(choices.tolist())
+            code = self._rendered.get(key)
+            if code is not None:
+                return code
+        code = self.solution(self.index(choices))
+        if key is not None:
+            self._rendered[key] = code
+        return code
 
     def solution(self, index: int) -> str:
         """Return the source of a member by its index."""

@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -35,7 +35,8 @@ from wmrl_envs.research.outcome import STATUSES, Outcome, Status, ladder_reward
 from wmrl_envs.research.submission import Scored, max_submission_bytes, score_submission, valid_feedback
 
 if TYPE_CHECKING:
-    from wmrl_envs.research.sandbox.process import ProcessSandbox
+    from wmrl_envs.research.execution import RunResult
+    from wmrl_envs.research.limits import Limits
     from wmrl_envs.research.task import ResearchTask
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "RECORDING",
     "Draw",
     "Member",
+    "Runner",
     "code_key",
     "data_digest",
     "draw_of",
@@ -64,6 +66,24 @@ _FORMAT = 1
 _ATTEMPTS = 3
 _PATIENCE = 10.0
 _STATUS_INDEX = {status: index for index, status in enumerate(STATUSES)}
+
+
+class Runner(Protocol):
+    """What executes solutions for a recording: a `ProcessSandbox`, or another sandbox with a ``run`` of this form."""
+
+    workers: int
+
+    def run(
+        self,
+        code: str,
+        public: Path | str,
+        limits: Limits | None = None,
+        seed: int = 0,
+        *,
+        most_bytes: int | None = None,
+    ) -> RunResult:
+        """Run one solution, in the calling thread."""
+        ...
 
 
 class Draw(NamedTuple):
@@ -115,7 +135,7 @@ def data_digest(task: ResearchTask) -> str:
     return digest.hexdigest()[:16]
 
 
-def execute(task: ResearchTask, sandbox: ProcessSandbox, code: str, seed: int) -> Draw:
+def execute(task: ResearchTask, sandbox: Runner, code: str, seed: int) -> Draw:
     """Run one solution for real and keep the raw scores of both halves.
 
     Raises:
@@ -189,7 +209,7 @@ def members_to_record(space: DesignSpace, members: int | None, seed: int = 0) ->
 
 def record(
     task: ResearchTask,
-    sandbox: ProcessSandbox,
+    sandbox: Runner,
     members: int | None = None,
     path: Path | str | None = None,
     *,
@@ -244,7 +264,7 @@ def record(
     return target
 
 
-def _execute_member(task: ResearchTask, sandbox: ProcessSandbox, space: DesignSpace, index: int) -> Member:
+def _execute_member(task: ResearchTask, sandbox: Runner, space: DesignSpace, index: int) -> Member:
     code = space.solution(index)
     # Seeds differ between members: luck that all solutions share would be no noise.
     draws = [execute(task, sandbox, code, seed=DRAWS * index)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-__all__ = ["Choice", "Family", "Fragment", "Option", "literal", "source"]
+__all__ = ["Choice", "Family", "Fragment", "Option", "assignment", "literal", "source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,15 @@ class Fragment:
 def literal(values: Iterable[object]) -> str:
     """Return a list literal with double quotes, as the formatters write it."""
     return "[" + ", ".join(f'"{value}"' if isinstance(value, str) else repr(value) for value in values) + "]"
+
+
+def assignment(name: str, values: Iterable[object]) -> list[str]:
+    """Return the lines that assign a list literal to a name, wrapped where one line would be too long."""
+    text = literal(values)
+    if len(name) + len(text) <= 107:
+        return [f"{name} = {text}"]
+    wrapped = textwrap.wrap(text[1:-1] + ",", 106, break_long_words=False, break_on_hyphens=False)
+    return [f"{name} = [", *(f"    {line}" for line in wrapped), "]"]
 
 
 def source(fragments: Sequence[Fragment]) -> str:

@@ -29,6 +29,15 @@ class Goal:
     """The id column of a submission."""
     column: str
     """The column of a submission that holds the prediction (the first one, where there are several)."""
+    text_ids: bool = False
+    """Whether ids are numbers that lose something, such as leading zeros, if they are read as numbers."""
+
+    def read(self, name: str, *options: str) -> str:
+        """Return the statement that reads ``input/<name>.csv`` into a data frame of that name."""
+        if self.text_ids:
+            options = (*options, f'dtype={{"{self.identifier}": str}}')
+        arguments = ", ".join([f'"input/{name}.csv"', *options])
+        return f"{name} = pd.read_csv({arguments})"
 
     @classmethod
     def of(cls, task: ResearchTask) -> Goal:
@@ -57,7 +66,15 @@ class Goal:
                 )
             value = f'"{positive}"' if isinstance(positive, str) else repr(positive)
             target = f"({target} == {value}).astype(int)"
-        return cls(kind, label.name, target, task.id_column, task.target_columns[0])
+        return cls(kind, label.name, target, task.id_column, task.target_columns[0], _has_text_ids(task))
+
+
+def _has_text_ids(task: ResearchTask) -> bool:
+    import pandas as pd
+
+    path = task.public / "test.csv"
+    read, exact = pd.read_csv(path), pd.read_csv(path, dtype={task.id_column: str}, keep_default_na=False)
+    return bool((read[task.id_column].astype(str) != exact[task.id_column]).any())
 
 
 def _kind(metric: Metric, columns: int) -> GoalKind:

@@ -167,8 +167,8 @@ class ImageFamily:
         train, test, array = self.files
         name = f"{array}_raw" if clean == 3 else array
         lines = (
-            'train = pd.read_csv("input/train.csv")',
-            'test = pd.read_csv("input/test.csv")',
+            self.goal.read("train"),
+            self.goal.read("test"),
             f"y = {self.goal.target}",
             f'X = np.load("input/{train}")["{name}"] / 255',
             f'X_test = np.load("input/{test}")["{name}"] / 255',

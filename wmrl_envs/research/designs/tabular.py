@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wmrl_envs.research.designs.common import Choice, Fragment, Option, literal, source
+from wmrl_envs.research.designs.common import Choice, Fragment, Option, assignment, literal, source
 from wmrl_envs.research.designs.goal import Goal
 from wmrl_envs.research.designs.output import OUTPUTS, RESAMPLED
 from wmrl_envs.research.designs.recipes import Recipe
@@ -117,15 +117,15 @@ class TabularFamily:
     def _read(self) -> Fragment:
         recipe = self.recipe
         lines = [
-            'train = pd.read_csv("input/train.csv")',
-            'test = pd.read_csv("input/test.csv")',
+            self.goal.read("train"),
+            self.goal.read("test"),
             f"y = {self.goal.target}",
             f'X = train.drop(columns=["{self.goal.identifier}", "{self.goal.label}"])',
             f'X_test = test.drop(columns=["{self.goal.identifier}"])',
-            f"numeric = {literal(recipe.numeric)}",
+            *assignment("numeric", recipe.numeric),
         ]
         if recipe.categorical:
-            lines.append(f"categorical = {literal(recipe.categorical)}")
+            lines += assignment("categorical", recipe.categorical)
         return Fragment(tuple(lines), ("numpy as np", "pandas as pd"))
 
     def _cleaning(self, pick: int) -> Fragment:

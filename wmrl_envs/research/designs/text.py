@@ -137,8 +137,8 @@ class TextFamily:
         name = self.column.title() if self.column.title() != self.column else self.column.swapcase()
         column = name if clean == _CLEANING_BUG else self.column
         lines = [
-            'train = pd.read_csv("input/train.csv", keep_default_na=False)',
-            'test = pd.read_csv("input/test.csv", keep_default_na=False)',
+            goal.read("train", "keep_default_na=False"),
+            goal.read("test", "keep_default_na=False"),
             f"y = {goal.target}",
             f'texts, texts_test = train["{column}"], test["{column}"]',
         ]
