@@ -17,6 +17,7 @@ __all__ = [
     "IsolationError",
     "MissingExtraError",
     "RecordingError",
+    "RenderModeError",
     "SandboxError",
     "TaskError",
     "UnknownTaskError",
@@ -32,6 +33,14 @@ class WMRLError(Exception):
 
 class ConfigurationError(WMRLError, ValueError):
     """An argument or a combination of arguments that cannot work."""
+
+
+class RenderModeError(ConfigurationError, TypeError):
+    """A render mode that an environment does not have.
+
+    It is a TypeError as well because stable-baselines3's ``make_vec_env`` asks every environment for ``"rgb_array"`` and
+    takes a TypeError for the answer that it must do without.
+    """
 
 
 class TaskError(WMRLError):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import gymnasium as gym
 
 from wmrl_envs.errors import ConfigurationError, did_you_mean
+from wmrl_envs.research.base import check_render_mode
 from wmrl_envs.research.env import ResearchDesignEnv
 from wmrl_envs.research.vector_env import ResearchDesignVectorEnv
 from wmrl_envs.wrappers import CorrectionWrapper, WorldModelWrapper, vector
@@ -39,6 +40,7 @@ def research_design_wmrl(**kwargs: Any) -> gym.Env[Any, Any]:
         >>> env.close()
     """
     base, world_model, correction = _split(kwargs, ResearchDesignEnv, WorldModelWrapper, CorrectionWrapper)
+    check_render_mode(base.get("render_mode"))  # before Gymnasium warns of it
     # Made by id, so that the wrappers know the environment by its arguments; the wrapped id replaces its spec.
     env = gym.make(_BASE, disable_env_checker=True, **base).unwrapped
     return _closing(env, lambda: CorrectionWrapper(WorldModelWrapper(env, **world_model), **correction))

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from wmrl_envs.errors import ConfigurationError
+from wmrl_envs.errors import RenderModeError
 from wmrl_envs.research.configuration import close_grader
 from wmrl_envs.research.core import ResearchCore, Route
 from wmrl_envs.research.grading import Grader
@@ -96,8 +96,8 @@ def check_render_mode(render_mode: str | None) -> str | None:
     """Return the render mode.
 
     Raises:
-        ConfigurationError: If it is neither ``None`` nor ``"ansi"``.
+        RenderModeError: If it is neither ``None`` nor ``"ansi"``.
     """
     if render_mode not in (None, "ansi"):
-        raise ConfigurationError(f"render_mode must be None or 'ansi' (the code and its outcome), got {render_mode!r}")
+        raise RenderModeError(f"render_mode must be None or 'ansi' (the code and its outcome), got {render_mode!r}")
     return render_mode
