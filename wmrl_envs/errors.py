@@ -38,8 +38,8 @@ class ConfigurationError(WMRLError, ValueError):
 class RenderModeError(ConfigurationError, TypeError):
     """A render mode that an environment does not have.
 
-    It is a TypeError as well because stable-baselines3's ``make_vec_env`` asks every environment for ``"rgb_array"`` and
-    takes a TypeError for the answer that it must do without.
+    It is a TypeError as well because stable-baselines3's ``make_vec_env`` asks every environment for ``"rgb_array"``
+    and takes a TypeError for the answer that it must do without.
     """
 
 
