@@ -81,6 +81,9 @@ def test_a_recording_holds_what_execution_returns(task: ResearchTask, sandbox: P
         for k, draw in enumerate(member.draws):
             [executed] = sandbox.grade([Submission(task, code, seed=DRAWS * member.number + k)])
             assert executed is not None and draw.seconds > 0
+            if executed.status is Status.TIMEOUT:  # by CPU or by wall seconds, as busy as the machine is
+                assert STATUSES[draw.status] is Status.TIMEOUT
+                continue
             assert outcome_of(task, draw) == dataclasses.replace(executed, seconds=draw.seconds)
 
 
@@ -100,6 +103,16 @@ def test_a_broken_recording_goes_on_where_it_stopped(
     record(task, counting, _MEMBERS, target)
     assert counting.count == needed - sum(len(draws) for _, _, draws in kept)
     assert without_seconds(read_recording(target)[1]) == without_seconds(whole)
+
+
+def test_a_recording_is_extended_by_what_it_lacks(task: ResearchTask, sandbox: ProcessSandbox) -> None:
+    few, more = Counting(sandbox), Counting(sandbox)
+    before = read_recording(record(task, few, 2))[1]
+    after = read_recording(record(task, more, _MEMBERS))[1]
+    assert len(before) == 2 and len(after) == _MEMBERS and set(before) <= set(after)
+    assert few.count + more.count == sum(len(member.draws) for member in after)
+    again = Counting(sandbox)
+    assert read_recording(record(task, again, 3))[1] == after and again.count == 0
 
 
 def test_a_journal_of_other_data_is_thrown_away(task: ResearchTask, sandbox: ProcessSandbox, tmp_path: Path) -> None:

@@ -217,8 +217,9 @@ def record(
 ) -> Path:
     """Execute members of a task's design space, each under one seed or ``DRAWS`` of them, and write the recording.
 
-    A recording that was broken off is taken up again where it stopped, as long as code, data and library versions are
-    the same. A member whose score depends on the seed is run again if its first run is valid: a failure repeats.
+    Nothing is executed twice: a recording that was broken off is taken up where it stopped, and one that exists is
+    extended, as long as code, data and library versions are the same. A member whose score depends on the seed is run
+    again if its first run is valid: a failure repeats.
 
     Args:
         task: The task; its leaderboard plays no part in what is recorded.
@@ -239,9 +240,8 @@ def record(
     wanted = members_to_record(space, members)
     header = {"format": _FORMAT, "task": task.id, "versions": versions(), "data": data_digest(task)}
     journal = _Journal(target.with_name(target.name + ".partial"), header)
-    done = {
-        member.number: member for member in journal.members() if member.key == code_key(space.solution(member.number))
-    }
+    known = [*_recorded_before(target, header), *journal.members()]
+    done = {member.number: member for member in known if member.key == code_key(space.solution(member.number))}
     waiting = [index for index in wanted if index not in done]
     finished = len(wanted) - len(waiting)
     with ThreadPoolExecutor(sandbox.workers) as pool:
@@ -259,9 +259,17 @@ def record(
                 future.cancel()
             raise
     limits = {"seconds": task.limits.seconds, "memory_mb": task.limits.memory_mb}
-    write_recording(target, {**header, "limits": limits}, [done[index] for index in sorted(wanted)])
+    write_recording(target, {**header, "limits": limits}, [done[index] for index in sorted(done)])
     journal.path.unlink()
     return target
+
+
+def _recorded_before(path: Path, header: dict[str, Any]) -> list[Member]:
+    try:
+        found, members = read_recording(path)
+    except RecordingError:
+        return []
+    return members if all(found.get(name) == value for name, value in header.items()) else []
 
 
 def _execute_member(task: ResearchTask, sandbox: Runner, space: DesignSpace, index: int) -> Member:

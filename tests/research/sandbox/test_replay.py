@@ -171,6 +171,13 @@ def test_other_data_are_an_error(task: ResearchTask) -> None:
         ReplaySandbox().preload(task)
 
 
+def test_changed_solutions_are_an_error(task: ResearchTask) -> None:
+    header, members = read_recording(task.folder / RECORDING)
+    write_recording(task.folder / RECORDING, header, [members[0]._replace(key="0" * 16), *members[1:]])
+    with pytest.raises(RecordingError, match="have changed since .* wmrl tasks record toy"):
+        ReplaySandbox().recorded(task)
+
+
 def test_a_changed_leaderboard_changes_positions_alone(task: ResearchTask) -> None:
     board = {"train": [0.5, 0.6], "report": [0.9, 0.96]}
     (task.folder / "leaderboard.json").write_text(json.dumps(board))

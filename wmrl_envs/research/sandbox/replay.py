@@ -43,6 +43,8 @@ class RecordedTable:
     """First line of the recording: library versions, limits, digest of the data."""
     outcomes: dict[str, tuple[Outcome, ...]]
     """By `code_key` of a solution, what its executions returned, one for each seed that was run."""
+    keys: dict[int, str]
+    """By index in the design space, the `code_key` of a recorded member."""
 
     @cached_property
     def space(self) -> DesignSpace:
@@ -51,7 +53,15 @@ class RecordedTable:
 
     @cached_property
     def _rows(self) -> list[tuple[Outcome, ...]]:
-        return [self.outcomes.get(code_key(self.space.solution(index)), ()) for index in range(self.space.size)]
+        numbers = list(self.keys)
+        for number in numbers[:: max(1, len(numbers) // 50)]:
+            if number >= self.space.size or code_key(self.space.solution(number)) != self.keys[number]:
+                raise RecordingError(
+                    f"the solutions of task {self.task.id!r} have changed since {self.path} was recorded; record them "
+                    f"again with: wmrl tasks record {self.task.id}"
+                )
+        nothing: tuple[Outcome, ...] = ()
+        return [self.outcomes[self.keys[i]] if i in self.keys else nothing for i in range(self.space.size)]
 
     @cached_property
     def draws(self) -> NDArray[np.int64]:
@@ -256,7 +266,7 @@ def _load(task: ResearchTask, path: Path) -> RecordedTable:
         )
     _compare_versions(path, dict(header.get("versions", {})))
     outcomes = {member.key: tuple(outcome_of(task, draw) for draw in member.draws) for member in members}
-    return RecordedTable(task, path, header, outcomes)
+    return RecordedTable(task, path, header, outcomes, {member.number: member.key for member in members})
 
 
 def _compare_versions(path: Path, recorded: dict[str, str]) -> None:
