@@ -99,6 +99,7 @@ def describe_limit(limit: str, limits: Limits) -> str:
         "memory": f"Killed: the program used more than {limits.memory_mb} MB of memory.",
         "disk": f"Killed: the program wrote more than {limits.disk_mb} MB to its folder.",
         "processes": f"Killed: the program started more than {limits.processes} other processes.",
+        "threads": "Killed: the program started too many threads, or ended its main thread before them.",
     }[limit]
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,15 @@ def sandbox() -> Iterator[ProcessSandbox]:
     """The strongest isolation of this machine; started once, as a training run would."""
     with ProcessSandbox(workers=2) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def strict() -> Iterator[ProcessSandbox]:
+    """Strict isolation, started by a process whose environment holds a secret."""
+    os.environ["WMRL_TEST_SECRET"] = "TRAINER-SECRET"
+    with ProcessSandbox(isolation="strict", workers=2) as made:
+        yield made
+    del os.environ["WMRL_TEST_SECRET"]
 
 
 @pytest.fixture

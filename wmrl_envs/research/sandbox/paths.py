@@ -66,12 +66,27 @@ def readable_paths(public: Path, processes: bool) -> tuple[PathKind, ...]:
     paths: list[PathKind] = [*_DEVICES, (str(public), "tree"), *_links(public)]
     for folder in (*_SYSTEM, os.path.join(sys.base_prefix, "lib"), *_search_path()):
         paths += around(Path(folder), kind, holes)
-    for folder in (str(standard), *libraries, *_SYSTEM_FOLDERS):
-        paths += around(Path(folder), "tree", holes)
+    for opened in (standard, *_installed(libraries), *map(Path, _SYSTEM_FOLDERS)):
+        paths += around(opened, "tree", holes)
+    paths += [(folder, "list") for folder in libraries]
     paths += [(name, "file") for name in (*_SYSTEM_DATA, os.path.join(sys.prefix, "pyvenv.cfg"))]
     if processes:
         paths += [*((folder, "program") for folder in _PROGRAMS), (os.path.realpath(sys.executable), "executable")]
     return tuple(dict.fromkeys(paths))
+
+
+def _installed(libraries: Iterable[str]) -> list[Path]:
+    """Return what to open of folders with libraries: all of it where packages were installed, which leaves a record.
+
+    A library that is used from its own checkout may have anything beside it, so only the library is opened there.
+    """
+    opened: list[Path] = []
+    for folder in map(Path, libraries):
+        if any(folder.glob("*.dist-info")) or folder.name in ("site-packages", "dist-packages"):
+            opened.append(folder)
+        else:
+            opened += [folder / name for name in _LIBRARIES]
+    return opened
 
 
 def around(folder: Path, kind: str, holes: Iterable[Path]) -> list[PathKind]:

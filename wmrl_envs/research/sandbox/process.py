@@ -35,13 +35,13 @@ _logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 90.0
 """How long beyond a solution's wall limit an answer may take before the harness counts as broken."""
-_NAME = re.compile(r"[^\W\d]\w{0,99}")
 _CAUSES = {
     "cpu": "timeout",
     "wall": "timeout",
     "memory": "memory",
     "disk": "disk",
     "processes": "error",
+    "threads": "error",
     "abandoned": "error",
 }
 
@@ -221,16 +221,13 @@ class ProcessSandbox:
         fired, said = header["fired"], header["said"]
         split = header["stdout_bytes"]
         cause = _CAUSES[fired] if fired else "ok" if header["exit_code"] == 0 else "error"
-        error_type, line = said.get("type"), said.get("line")
-        lines = code.count("\n") + 1
         return RunResult(
             cause=cause,
             exit_code=header["exit_code"],
             stdout=clean(output[:split].decode(errors="replace")),
             stderr=clean(output[split:].decode(errors="replace")),
-            # the program itself said this: it is checked for its form, and only describes
-            error_type=error_type if isinstance(error_type, str) and _NAME.fullmatch(error_type) else None,
-            error_line=line if type(line) is int and 1 <= line <= lines else None,
+            error_type=said["type"],
+            error_line=said["line"] if (said["line"] or 0) <= code.count("\n") + 1 else None,
             seconds=float(header["seconds"]),
             message=describe_limit(fired, limits) if fired and fired != "abandoned" else "",
             submission=submission,

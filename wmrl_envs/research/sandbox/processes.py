@@ -12,7 +12,7 @@ import resource
 import stat
 import time
 
-__all__ = ["children", "cpu_seconds", "descendants", "disk_bytes", "memory_bytes"]
+__all__ = ["ProcessTree", "children", "disk_bytes", "memory_bytes"]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = resource.getpagesize()
@@ -44,23 +44,58 @@ def _children_by_search(pid: int) -> list[int]:
     return found
 
 
-def descendants(supervisor: int, main: int) -> list[int]:
-    """Return all living processes under a supervisor, and reap the dead among its own children except the main one."""
-    alive: list[int] = []
-    waiting = children(supervisor)
-    while waiting:
-        pid = waiting.pop()
-        fields = _stat(pid)
-        if fields is None:
-            continue
-        if fields[0] in "ZX":
-            if pid != main:
-                with contextlib.suppress(ChildProcessError):  # of another parent, which may reap it
-                    os.waitpid(pid, os.WNOHANG)
-            continue
-        alive.append(pid)
-        waiting += children(pid)
-    return alive
+class ProcessTree:
+    """The processes under a supervisor (this process), as of the last look."""
+
+    def __init__(self, main: int) -> None:
+        """Watch the tree whose first process is ``main``."""
+        self._main = main
+        self._fields: dict[int, list[str]] = {}
+        self._seen: dict[tuple[int, str], float] = {}
+        self.alive: list[int] = []
+        """Process ids, the main one among them."""
+        self.threads = 0
+        """Number of threads of all of them."""
+        self.headless = False
+        """Whether the main thread of one ended before its others: the kernel then hides what the process uses."""
+
+    def look(self) -> None:
+        """Find out what is alive, and reap dead children of the supervisor, save the main process."""
+        self._fields, self.threads, self.headless = {}, 0, False
+        waiting = children(os.getpid())
+        while waiting:
+            pid = waiting.pop()
+            fields = _stat(pid)
+            if fields is None or pid in self._fields:
+                continue
+            threads = int(fields[17])
+            if fields[0] in "ZX" and threads <= 1:
+                if pid != self._main:
+                    with contextlib.suppress(ChildProcessError):  # of another parent, which may reap it
+                        os.waitpid(pid, os.WNOHANG)
+                continue
+            self.headless |= fields[0] == "Z"
+            self.threads += threads
+            self._fields[pid] = fields
+            self._seen[pid, fields[19]] = sum(map(int, fields[11:13])) / _TICK
+            waiting += children(pid)
+        self.alive = list(self._fields)
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU seconds of those alive, of the children they waited for, and of reaped orphans.
+
+        Children that nobody waits for (their parent ignores SIGCHLD) are in no sum of the kernel's: for them, what was
+        seen while they lived counts.
+        """
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        total = usage.ru_utime + usage.ru_stime
+        for pid, fields in self._fields.items():
+            try:
+                own = time.clock_gettime(~pid << 3 | 2)  # its CPU clock: finer than the ticks of /proc
+            except OSError:
+                own = sum(map(int, fields[11:13])) / _TICK
+            total += own + sum(map(int, fields[13:15])) / _TICK
+        return max(total, sum(self._seen.values()))
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -72,22 +107,6 @@ def _stat(pid: int) -> list[str] | None:
         return None
 
 
-def cpu_seconds(tree: list[int], main: int) -> float:
-    """Return the CPU seconds of a tree: of those alive, of the children they waited for, and of reaped orphans."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    total = usage.ru_utime + usage.ru_stime
-    if tree == [main]:
-        with contextlib.suppress(OSError):
-            total += time.clock_gettime(~main << 3 | 2)  # its CPU clock: finer than the ticks of /proc
-            fields = _stat(main)
-            return total + (sum(map(int, fields[13:15])) / _TICK if fields else 0.0)
-    for pid in tree:
-        fields = _stat(pid)
-        if fields is not None:
-            total += sum(map(int, fields[11:15])) / _TICK
-    return total
-
-
 def memory_bytes(tree: list[int], shared: int, limit: int) -> int:
     """Return the memory of a tree in bytes, without the files of the interpreter and its libraries.
 
@@ -96,23 +115,29 @@ def memory_bytes(tree: list[int], shared: int, limit: int) -> int:
         shared: Resident bytes of such files in a solution's process before it started.
         limit: Above this, memory that forked processes share is counted once (slower to read).
     """
-    total = 0
-    for pid in tree:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/statm") as file:
+    private = [_private(pid, shared) for pid in tree]
+    if sum(private) <= limit or len(tree) < 2:
+        return sum(private)
+    return sum(min(most, _proportional(pid, most)) for pid, most in zip(tree, private, strict=True))
+
+
+def _private(pid: int, shared: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm") as file:
             _, resident, of_files, *_ = map(int, file.read().split())
-            total += resident * _PAGE - min(of_files * _PAGE, shared)
-    if total <= limit or len(tree) < 2:
-        return total
-    return sum(_proportional(pid) for pid in tree) - shared
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return resident * _PAGE - min(of_files * _PAGE, shared)
 
 
-def _proportional(pid: int) -> int:
-    """Return a process's resident bytes, each page divided by the number of processes that share it."""
+def _proportional(pid: int, otherwise: int) -> int:
+    """Return a process's resident bytes that belong to no file, each page divided by how many processes share it."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
-            return next((int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:")), 0)
+            parts = dict(line.split()[:2] for line in file if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return 0
+        return otherwise
+    return 1024 * sum(map(int, parts.values())) if parts else otherwise
 
 
 def disk_bytes(folder: str, tree: list[int], limit: int, most_files: int) -> int:

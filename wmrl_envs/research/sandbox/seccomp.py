@@ -66,6 +66,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "fchmodat": (268, 53), "fchmodat2": (452, 452), "utime": (132, None), "utimes": (235, None),
     "futimesat": (261, None), "utimensat": (280, 88), "chown": (92, None), "fchown": (93, 55), "lchown": (94, None),
     "fchownat": (260, 54), "sync": (162, 81), "syncfs": (306, 267), "truncate": (76, 45),
+    "fallocate": (285, 47),  # takes space faster than a watchdog looks, and past the limit of a file's size
     # new processes and programs
     "fork": (57, None), "vfork": (58, None), "clone": (56, 220), "clone3": (435, 435), "execve": (59, 221),
     "execveat": (322, 281),
@@ -79,12 +80,12 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
 _PRETENDED = (
     "chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat chown fchown lchown fchownat sync syncfs"
 ).split()
-_UNSUPPORTED = ("setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr").split()
+_UNSUPPORTED = ("fallocate setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr").split()
 _STARTS = ("fork", "vfork", "execve", "execveat")
 _SIGNALS = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 _OWN_PROCESS_ONLY = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
 
-_CLONE_THREAD = 0x00010000
+_CLONE_FILES, _CLONE_THREAD = 0x00000400, 0x00010000
 _CLONE_NAMESPACES = 0x7E020000
 _AF_UNIX = 1
 # parent-death signal, dumpable (hides open files from the watchdog), mm, subreaper, core scheduling, ptracer
@@ -95,7 +96,7 @@ _FCNTL_DENIED = (8, 10, 15, 1024, 1026)
 _IOCTL_DENIED = (0x5412, 0x541C, 0x8901, 0x8902)
 
 _LOAD, _JUMP_EQUAL, _JUMP_GE, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _KILL = 0x7FFF0000, 0x80000000
+_ALLOW, _KILL, _EPERM = 0x7FFF0000, 0x80000000, 0x00050001
 _NUMBER, _ARCH = 0, 4
 _PR_SET_NO_NEW_PRIVS, _PR_GET_SECCOMP, _PR_SET_SECCOMP, _MODE_FILTER = 38, 21, 22, 2
 
@@ -145,7 +146,9 @@ def _rule(name: str, pid: int, processes: bool, scoped: bool, truncate: bool) ->
     if name == "clone3":  # its flags lie in memory where a filter cannot read them: libc falls back to clone
         return [_fail(errno.ENOSYS)]
     if name == "clone":
-        threads_only = [] if processes else [(_JUMP_SET, 1, 0, _CLONE_THREAD), _fail(errno.EPERM)]
+        # a thread with open files of its own could hide them from the watchdog
+        threads_only = [(_JUMP_SET, 1, 0, _CLONE_THREAD), (_RETURN, 0, 0, _ALLOW if processes else _EPERM)]
+        threads_only += [(_JUMP_SET, 1, 0, _CLONE_FILES), _fail(errno.EPERM)]
         same_namespaces = [(_JUMP_SET, 0, 1, _CLONE_NAMESPACES), _fail(errno.EPERM)]
         return [_argument(0), *same_namespaces, *threads_only, (_RETURN, 0, 0, _ALLOW)]
     if name in _STARTS:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import select
 import shutil
 import signal
@@ -31,6 +30,7 @@ _SETUP_SECONDS = 60.0
 _REPORT_BYTES = 2048
 _READ_BYTES = 2**16
 _MOST_FILES = 5_000
+_MOST_THREADS = 256
 
 
 def supervise(connection: socket.socket) -> NoReturn:
@@ -45,6 +45,25 @@ def supervise(connection: socket.socket) -> NoReturn:
         pass  # the trusted side is gone, or will see that the connection closed without an answer
     finally:
         os._exit(0)
+
+
+def _checked(report: bytes) -> dict[str, Any]:
+    """Return what a solution's process says about its end, or as much of it as has the right form.
+
+    Other people's code may write anything there.
+    """
+    try:
+        said = json.loads(report)
+    except (ValueError, RecursionError):
+        said = None
+    said = said if isinstance(said, dict) else {}
+    name, line = said.get("type"), said.get("line")
+    return {
+        "type": name if isinstance(name, str) and name.isidentifier() and len(name) <= 100 else None,
+        "line": line if type(line) is int and 0 < line < 10**6 else None,
+        "memory": said.get("memory") is True,
+        "disk": said.get("disk") is True,
+    }
 
 
 class Capture:
@@ -94,6 +113,7 @@ class _Run:
         ends = [os.pipe() for _ in range(4)]
         own = os.getpid()
         self._child = os.fork()
+        self._tree = processes.ProcessTree(self._child)
         if self._child == 0:
             self._connection.close()
             out, err, report, setup = (write for _, write in ends)
@@ -110,6 +130,8 @@ class _Run:
             status = self._end_tree()
         if self._fired == "abandoned":  # nobody else will
             shutil.rmtree(self._request["scratch"], ignore_errors=True)
+            with contextlib.suppress(OSError):  # the folder of all scratch folders, once it is empty
+                os.rmdir(os.path.dirname(self._request["scratch"]))
         for index, pipe in enumerate(pipes):
             self._drain(index, pipe)
         return self._answer(status, failure)
@@ -206,13 +228,16 @@ class _Run:
     def _look(self, now: float) -> None:
         """Compare the whole tree with the limits."""
         limits = self._limits
-        tree = processes.descendants(os.getpid(), self._child)
+        self._tree.look()
+        tree = self._tree.alive
         if now - self._start > limits["wall_seconds"]:
             self._fired = "wall"
-        elif self._setup_cpu + limits["seconds"] < processes.cpu_seconds(tree, self._child):
+        elif self._setup_cpu + limits["seconds"] < self._tree.cpu_seconds():
             self._fired = "cpu"
         elif len(tree) > 1 + limits["processes"]:
             self._fired = "processes"
+        elif self._tree.threads > _MOST_THREADS or self._tree.headless:
+            self._fired = "threads"
         elif processes.memory_bytes(tree, self._memory["shared"], self._memory_limit()) > self._memory_limit():
             self._fired = "memory"
         elif self._disk_full(tree):
@@ -242,14 +267,10 @@ class _Run:
                 return status
 
     def _answer(self, status: int, failure: str | None) -> tuple[dict[str, Any], bytes]:
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = max(0.0, usage.ru_utime + usage.ru_stime - self._setup_cpu)
+        self._tree.look()  # nothing is left: what remains is the sum of all that was
+        cpu = max(0.0, self._tree.cpu_seconds() - self._setup_cpu)
         out, err = (capture.content() for capture in self._captures)
-        said: dict[str, Any] = {}
-        with contextlib.suppress(ValueError):
-            said = json.loads(bytes(self._report))
-        if not isinstance(said, dict):
-            said = {}
+        said = _checked(bytes(self._report))
         if failure is None:
             self._settle(status, cpu, said, err)
         header = {
@@ -257,7 +278,7 @@ class _Run:
             "fired": self._fired,
             "exit_code": status,
             "seconds": self._wall if self._fired == "wall" else cpu,
-            "said": said,
+            "said": {"type": said["type"], "line": said["line"]},
             "stdout_bytes": len(out),
         }
         return header, out + err
@@ -278,7 +299,7 @@ class _Run:
             self._fired = "disk"
         elif status == 0:
             return
-        elif said.get("disk") is True:
+        elif said["disk"]:
             self._fired = "disk"
-        elif said.get("memory") is True or (status == -signal.SIGABRT and b"bad_alloc" in err[-4096:]):
+        elif said["memory"] or (status == -signal.SIGABRT and b"bad_alloc" in err[-4096:]):
             self._fired = "memory"
