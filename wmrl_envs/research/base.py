@@ -49,7 +49,10 @@ class CoreSeam:
 
     @property
     def route(self) -> Route | None:
-        """Grades in place of the sandbox: ``(int64 [m] slots, submissions) -> outcomes``; ``None`` executes."""
+        """Grades in place of the sandbox: ``(int64 [m] slots, submissions) -> outcomes``; ``None`` executes.
+
+        Only whoever grades knows what was executed and what predicted, so ``info["wmrl"]`` is left to them.
+        """
         return self._core.route
 
     @route.setter

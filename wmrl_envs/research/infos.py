@@ -28,14 +28,16 @@ def single_info(core: ResearchCore, outcome: Outcome | None, *, report: bool) ->
     Returns:
         ``task`` (id), ``turn`` (turns taken), with ``report`` the ``report_score`` of the best turn so far, and
         ``wmrl``: ``group``, ``ungraded``, ``outcome`` and ``real_reward`` (the turn's ladder reward, if it was really
-        executed). What is unknown has no key.
+        executed). What is unknown has no key, and ``wmrl`` is left to the route where one is installed.
     """
-    wmrl: dict[str, Any] = {"group": int(core.groups[0]), "ungraded": bool(core.ungraded[0])}
-    if outcome is not None:
-        wmrl["outcome"] = outcome
-        if not isinstance(outcome, Prediction):
-            wmrl["real_reward"] = float(outcome.reward)
-    info: dict[str, Any] = {"task": core.tasks[core.task_index[0]].id, "turn": int(core.turn[0]), "wmrl": wmrl}
+    info: dict[str, Any] = {"task": core.tasks[core.task_index[0]].id, "turn": int(core.turn[0])}
+    if core.route is None:
+        wmrl: dict[str, Any] = {"group": int(core.groups[0]), "ungraded": bool(core.ungraded[0])}
+        info["wmrl"] = wmrl
+        if outcome is not None:
+            wmrl["outcome"] = outcome
+            if not isinstance(outcome, Prediction):
+                wmrl["real_reward"] = float(outcome.reward)
     if report and not np.isnan(core.report[0]):
         info["report_score"] = float(core.report[0])
     return info
@@ -48,33 +50,36 @@ def vector_infos(
 
     Args:
         core: The episodes.
-        slots: bool [num_slots], which slots have an info at all.
+        slots: bool [num_slots], which slots have an info at all; at least one.
         outcomes: object [num_slots], the outcome of the turn that was just taken, ``None`` where there is none.
         report: Whether to give ``report_score``.
 
     Returns:
         The keys of ``single_info``, each as an array over all slots with its ``_key`` mask.
     """
+    infos: dict[str, Any] = {}
+    if core.route is None:
+        infos["wmrl"], infos["_wmrl"] = _wmrl(core, slots, outcomes), slots.copy()
+    ids = np.array([task.id for task in core.tasks], dtype=object)
+    _put(infos, "task", ids[core.task_index], slots)
+    _put(infos, "turn", core.turn, slots)
+    if report:
+        _put(infos, "report_score", core.report, slots & ~np.isnan(core.report))
+    return infos
+
+
+def _wmrl(core: ResearchCore, slots: NDArray[np.bool_], outcomes: NDArray[np.object_]) -> dict[str, Any]:
     listed = outcomes.tolist()
     shown = slots & np.array([outcome is not None for outcome in listed])
     real = shown & np.array([not isinstance(outcome, Prediction) for outcome in listed])
     rewards = np.zeros(core.num_slots)
     rewards[real] = [outcome.reward for outcome in outcomes[real]]
-    ids = np.empty(core.num_slots, dtype=object)
-    ids[:] = [core.tasks[index].id for index in core.task_index.tolist()]
     wmrl: dict[str, Any] = {}
     _put(wmrl, "group", core.groups, slots)
     _put(wmrl, "ungraded", core.ungraded, slots)
     _put(wmrl, "outcome", outcomes, shown)
     _put(wmrl, "real_reward", rewards, real)
-    infos: dict[str, Any] = {}
-    if wmrl:
-        infos["wmrl"], infos["_wmrl"] = wmrl, slots.copy()
-    _put(infos, "task", ids, slots)
-    _put(infos, "turn", core.turn, slots)
-    if report:
-        _put(infos, "report_score", core.report, slots & ~np.isnan(core.report))
-    return infos
+    return wmrl
 
 
 def _put(infos: dict[str, Any], key: str, values: NDArray[Any], mask: NDArray[np.bool_]) -> None:
