@@ -52,3 +52,12 @@ print(info["task"])
 env.close()
 """
     assert run(code, tmp_path).strip() == "titanic"
+
+
+@pytest.mark.parametrize("env_id", ["wmrl/Research-v0", "wmrl/ResearchDesign-v0"])
+def test_checks_pass_with_live_executions(env_id, recwarn):
+    from gymnasium.utils.env_checker import check_env
+
+    check_env(gym.make(env_id, isolation="auto", sandbox_kwargs={"workers": 1}).unwrapped)
+    ours = [warning for warning in recwarn if "isolat" not in str(warning.message)]  # a machine may lack some of it
+    assert [str(warning.message) for warning in ours] == []

@@ -364,6 +364,31 @@ def test_render_shows_the_code_and_the_terminal():
     assert text_env().render() is None
 
 
+SOLUTION = """
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
+
+train, test = pd.read_csv("input/train.csv"), pd.read_csv("input/test.csv")
+columns = ["pclass", "sibsp", "parch"]
+model = LogisticRegression().fit(train[columns], train["survived"])
+test["survived"] = model.predict_proba(test[columns])[:, 1]
+test[["id", "survived"]].to_csv("submission.csv", index=False)
+print("done")
+"""
+
+
+def test_written_solutions_are_really_executed():
+    env = ResearchEnv("titanic", isolation="auto", max_turns=2, report=True, sandbox_kwargs={"workers": 1})
+    env.reset(seed=0)
+    observation, *_, info = env.step(reply(SOLUTION.replace("pclass", "class")))
+    assert info["wmrl"]["real_reward"] == 0.1 and "KeyError" in observation["feedback"]
+    observation, _, terminated, _, info = env.step(reply(SOLUTION))
+    assert terminated and info["wmrl"]["outcome"].status is Status.VALID
+    assert "done" in observation["feedback"]
+    assert 0.5 < info["wmrl"]["real_reward"] < 1.0 and 0.5 < info["report_score"] < 1.0
+    env.close()
+
+
 # --- the design environment
 
 

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from wmrl_envs.errors import CheckpointError, ConfigurationError, GradingError, UnknownTaskError
 from wmrl_envs.research.batched import parse_autoreset_mode
 from wmrl_envs.research.env import ResearchDesignEnv, ResearchEnv
+from wmrl_envs.research.sandbox.replay import ReplaySandbox
 from wmrl_envs.research.vector_env import ResearchDesignVectorEnv, ResearchVectorEnv
 
 MODES = list(AutoresetMode)
@@ -59,6 +60,22 @@ def test_equals_sync_vector_env(kind, mode, grader):
             assert_equal(ours.reset(), sync.reset())
     assert_equal(ours.reset(seed=[3, None, 5, 6, None, 8]), sync.reset(seed=[3, None, 5, 6, None, 8]))
     assert_equal(ours.reset(options={"task": "weather"}), sync.reset(options={"task": "weather"}))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_equals_sync_vector_env_on_recorded_executions(mode):
+    sandbox = ReplaySandbox()
+    sync, ours = twins("design", mode, n=16, grader=lambda: sandbox, tasks="titanic", max_turns=2)
+    assert_equal(ours.reset(seed=1), sync.reset(seed=1))
+    statuses = set()
+    for actions in actions_of("design", ours, 8):
+        step = ours.step(actions)
+        assert_equal(step, sync.step(actions))
+        infos = step[4].get("final_info", step[4])["wmrl"]
+        statuses |= {outcome.status for outcome in infos.get("outcome", []) if outcome is not None}
+        if mode is AutoresetMode.DISABLED and step[2].all():
+            assert_equal(ours.reset(), sync.reset())
+    assert len(statuses) > 2
 
 
 @pytest.mark.parametrize("mode", MODES)
