@@ -213,6 +213,10 @@ class ExpectedReport:
 
     def __call__(self, agent: Any) -> float:
         """Return the expectation under the agent's action probabilities at the start of an episode."""
+        return float(self.probabilities(agent) @ self._rewards)
+
+    def probabilities(self, agent: Any) -> NDArray[np.float64]:
+        """Return the agent's probability of each member of the design space, float64 [size]; they sum to 1."""
         import torch
 
         with torch.no_grad():
@@ -220,7 +224,7 @@ class ExpectedReport:
         probabilities = np.ones(len(self._members))
         for column, part in enumerate(parts):
             probabilities *= part.probs[0].double().numpy()[self._members[:, column]]
-        return float(probabilities @ self._rewards / probabilities.sum())
+        return probabilities / probabilities.sum()
 
 
 def run_jobs(
