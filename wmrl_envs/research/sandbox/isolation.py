@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from wmrl_envs.errors import ConfigurationError, IsolationError, did_you_mean
-from wmrl_envs.research.sandbox import seccomp
+from wmrl_envs.research.sandbox import namespaces, seccomp
 
 __all__ = ["Isolation", "IsolationReport", "Layers", "choose_layers", "probe"]
 
@@ -28,12 +29,19 @@ class Layers:
     """ABI version of Landlock (files, TCP, signals by version), 0 without it."""
     seccomp: bool
     """Whether system calls are filtered."""
+    namespaces: bool = False
+    """Whether a root folder and network of their own stand in for Landlock."""
 
     @property
     def name(self) -> str:
         """The layers in words, such as ``Landlock (ABI 7) + seccomp + limits``."""
-        named = [f"Landlock (ABI {self.landlock})"] * bool(self.landlock) + ["seccomp"] * self.seccomp + ["limits"]
-        return " + ".join(named)
+        layers = {
+            f"Landlock (ABI {self.landlock})": self.landlock,
+            "namespaces": self.namespaces,
+            "seccomp": self.seccomp,
+            "limits": True,
+        }
+        return " + ".join(name for name, there in layers.items() if there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,8 @@ class IsolationReport:
     """ABI version, 0 where it is missing."""
     landlock_problem: str | None
     seccomp_problem: str | None
+    namespaces_problem: str | None = None
+    """Why namespaces cannot stand in for Landlock; None where they can, and where Landlock makes them needless."""
 
     @property
     def strict(self) -> bool:
@@ -58,7 +68,8 @@ class IsolationReport:
     @property
     def strongest(self) -> Layers:
         """The strongest layers that this machine has."""
-        return Layers(self.landlock, self.seccomp_problem is None)
+        instead = not self.landlock and self.namespaces_problem is None
+        return Layers(self.landlock, self.seccomp_problem is None, namespaces=instead)
 
 
 @lru_cache(maxsize=1)
@@ -66,9 +77,20 @@ def probe() -> IsolationReport:
     """Find out what this machine can isolate (asked once per process)."""
     if sys.platform != "linux":
         problem = f"it needs Linux, this is {platform.system()}"
-        return IsolationReport(0, problem, problem)
-    abi, problem = _landlock()
-    return IsolationReport(abi, problem, seccomp.available())
+        return IsolationReport(0, problem, problem, problem)
+    abi, landlock_problem = _landlock()
+    return IsolationReport(abi, landlock_problem, seccomp.available(), None if abi else _namespaces())
+
+
+def _namespaces() -> str | None:
+    """Try namespaces in a process of its own, since trying changes it."""
+    try:
+        tried = subprocess.run(
+            [sys.executable, "-I", namespaces.__file__], capture_output=True, text=True, check=True, timeout=60.0
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"namespaces could not be tried: {error}"
+    return tried.stdout.strip() or None
 
 
 def _landlock() -> tuple[int, str | None]:

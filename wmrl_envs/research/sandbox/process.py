@@ -34,7 +34,7 @@ __all__ = ["ProcessSandbox"]
 _logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 90.0
-"""How long beyond a solution's wall limit an answer may take before the harness counts as broken."""
+"""How long beyond a solution's longest time an answer may take before the harness counts as broken, in seconds."""
 _CAUSES = {
     "cpu": "timeout",
     "wall": "timeout",
@@ -55,6 +55,7 @@ class ProcessSandbox:
     to that). Grades are computed here, where the answers are. Its hash seed is fixed and its random generators are
     seeded by `Submission.seed`, so a run can be repeated.
 
+    Seconds that a solution waits for a processor which other programs have do not count against its wall limit.
     ``Limits.memory_mb`` counts the private memory of the process tree; pages of library files are shared by all
     solutions and are not counted. ``Limits.processes`` allows that many further processes (``subprocess``,
     ``os.fork``); joblib runs jobs one after another where it is 0.
@@ -188,18 +189,20 @@ class ProcessSandbox:
     def _ask(
         self, zygote: Zygote, code: str, public: Path, scratch: Path, limits: Limits, seed: int
     ) -> tuple[dict[str, Any], bytes]:
+        confined = self._layers.landlock or self._layers.namespaces
         request: dict[str, Any] = {
             "code": code,
             "scratch": str(scratch),
             "seed": seed,
             "limits": {**dataclasses.asdict(limits), "wall_seconds": limits.wall_limit},
             "layers": dataclasses.asdict(self._layers),
-            "paths": [*readable_paths(public, limits.processes > 0)] if self._layers.landlock else [],
+            "paths": [*readable_paths(public, limits.processes > 0)] if confined else [],
+            "stage": str(scratch.parent / "root"),
         }
         request["paths"].append((str(scratch), "workshop" if limits.processes else "scratch"))
         try:
             with zygote.supervisor() as connection:
-                connection.settimeout(limits.wall_limit + _GRACE_SECONDS)
+                connection.settimeout(limits.wall_limit * wire.MOST_STRETCH + _GRACE_SECONDS)
                 wire.send(connection, request)
                 return wire.receive(connection)
         except SandboxError:
@@ -253,6 +256,7 @@ class ProcessSandbox:
             if self._pool is None or self._folder is None:
                 self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="wmrl-sandbox")
                 self._folder = Path(tempfile.mkdtemp(prefix="wmrl-sandbox-")).resolve()
+                (self._folder / "root").mkdir()  # where namespaces build a root folder
                 weakref.finalize(self, _release, os.getpid(), _remove, self._folder)
             return self._zygote, self._pool, self._folder
 

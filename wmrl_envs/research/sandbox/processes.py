@@ -12,7 +12,7 @@ import resource
 import stat
 import time
 
-__all__ = ["ProcessTree", "children", "disk_bytes", "memory_bytes"]
+__all__ = ["ProcessTree", "children", "disk_bytes", "memory_bytes", "seconds_in_queue"]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = resource.getpagesize()
@@ -105,6 +105,15 @@ def _stat(pid: int) -> list[str] | None:
             return file.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def seconds_in_queue(pid: int) -> float:
+    """Return how long a process's main thread was ready to run but had to wait for a processor, in seconds."""
+    try:
+        with open(f"/proc/{pid}/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def memory_bytes(tree: list[int], shared: int, limit: int) -> int:

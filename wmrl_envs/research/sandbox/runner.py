@@ -25,7 +25,7 @@ import types
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from . import confine, seccomp
+from . import confine, namespaces, seccomp
 
 __all__ = ["FILE_NAME", "run_solution"]
 
@@ -48,8 +48,7 @@ def run_solution(request: Mapping[str, Any], out: int, err: int, report: int, se
     try:
         report, setup = _arrange_descriptors(out, err, report, setup)
         try:
-            confine.die_with_parent(supervisor)
-            memory = _confine(request)
+            memory = _confine(request, supervisor)
             message = {"cpu": _cpu_seconds(), "memory": memory}
         except BaseException as error:
             os.write(setup, json.dumps({"failure": f"{type(error).__name__}: {error}"[:500]}).encode())
@@ -72,7 +71,7 @@ def _arrange_descriptors(out: int, err: int, report: int, setup: int) -> tuple[i
     return 3, 4
 
 
-def _confine(request: Mapping[str, Any]) -> dict[str, int]:
+def _confine(request: Mapping[str, Any], supervisor: int) -> dict[str, int]:
     """Give up everything that the solution shall not have, and return the memory in use before it starts."""
     layers, limits = request["layers"], request["limits"]
     os.setsid()  # one process group for the whole tree, which is killed by one signal
@@ -82,10 +81,15 @@ def _confine(request: Mapping[str, Any]) -> dict[str, int]:
     memory = confine.memory_now()
     confine.prefer_as_oom_victim()
     may_start = int(limits["processes"]) > 0
-    if layers["landlock"] or layers["seccomp"]:
-        confine.drop_capabilities(keep_reading=layers["landlock"])
+    paths = [tuple(pair) for pair in request["paths"]]
+    if layers["namespaces"]:
+        namespaces.enter(paths, request["stage"])
+        os.chdir(request["scratch"])
+    confine.die_with_parent(supervisor)  # a new user namespace would undo it
+    if layers["landlock"] or layers["namespaces"] or layers["seccomp"]:
+        confine.drop_capabilities(keep_reading=bool(layers["landlock"] or layers["namespaces"]))
     if layers["landlock"]:
-        confine.restrict_files([tuple(pair) for pair in request["paths"]])
+        confine.restrict_files(paths)
     confine.limit_resources(limits, memory)
     if layers["seccomp"]:
         abi = int(layers["landlock"])

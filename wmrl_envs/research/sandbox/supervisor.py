@@ -131,6 +131,7 @@ class _Run:
         if self._fired == "abandoned":  # nobody else will
             shutil.rmtree(self._request["scratch"], ignore_errors=True)
             with contextlib.suppress(OSError):  # the folder of all scratch folders, once it is empty
+                os.rmdir(self._request["stage"])
                 os.rmdir(os.path.dirname(self._request["scratch"]))
         for index, pipe in enumerate(pipes):
             self._drain(index, pipe)
@@ -155,8 +156,17 @@ class _Run:
         if "failure" in message:
             return str(message["failure"])
         self._memory, self._setup_cpu = message["memory"], message["cpu"]
-        self._start = time.monotonic()
+        self._start = time.monotonic() - processes.seconds_in_queue(self._child)
         return None
+
+    def _elapsed(self) -> float:
+        """Return the seconds that count against the wall limit.
+
+        Time in which the program was ready but other programs had the processors says nothing about it, so it does not
+        count, up to a bound that the trusted side can rely on.
+        """
+        elapsed = time.monotonic() - self._start
+        return max(elapsed - processes.seconds_in_queue(self._child), elapsed / wire.MOST_STRETCH)
 
     def _watch(self, pipes: list[int]) -> None:
         """Read output and look at the limits until the solution's main process ends or a limit is reached."""
@@ -172,7 +182,7 @@ class _Run:
         while self._fired is None:
             now = time.monotonic()
             if now >= next_look:
-                self._look(now)
+                self._look()
                 next_look = now + _LOOK_EVERY
                 continue
             ready = [fd for fd, _ in poller.poll(max(0.0, (next_look - now) * 1000))]
@@ -183,7 +193,7 @@ class _Run:
                     poller.unregister(fd)
             if ended in ready or (ended is None and self._has_ended()):
                 break
-        self._wall = time.monotonic() - self._start
+        self._wall = self._elapsed()
         if ended is not None:
             os.close(ended)
 
@@ -225,12 +235,12 @@ class _Run:
                 self._report += data[:_REPORT_BYTES]
         os.close(pipe)
 
-    def _look(self, now: float) -> None:
+    def _look(self) -> None:
         """Compare the whole tree with the limits."""
         limits = self._limits
         self._tree.look()
         tree = self._tree.alive
-        if now - self._start > limits["wall_seconds"]:
+        if self._elapsed() > limits["wall_seconds"]:
             self._fired = "wall"
         elif self._setup_cpu + limits["seconds"] < self._tree.cpu_seconds():
             self._fired = "cpu"

@@ -1,4 +1,4 @@
-"""Messages between the trusted side and a supervisor: a JSON header, then raw bytes.
+"""What the trusted side and a supervisor agree on; a message is a JSON header, then raw bytes.
 
 This module imports nothing of the package: the zygote loads it by path.
 """
@@ -10,7 +10,10 @@ import socket
 import struct
 from typing import Any
 
-__all__ = ["receive", "send"]
+__all__ = ["MOST_STRETCH", "receive", "send"]
+
+MOST_STRETCH = 5.0
+"""How many times its wall limit a solution may take where other programs keep it from running."""
 
 _LONGEST = 2**28
 _PREFIX = struct.Struct("=II")
