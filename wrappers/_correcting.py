@@ -11,7 +11,7 @@ from wmrl_envs.correction import alpha_ramp, episode_returns, turn_reward
 from wmrl_envs.errors import CheckpointError, ConfigurationError
 from wmrl_envs.wrappers._correction_state import CorrectionState, Snapshot
 from wmrl_envs.wrappers._slots import Slots
-from wmrl_envs.wrappers._streams import BoolArray, FloatArray, Streams, put
+from wmrl_envs.wrappers._streams import BoolArray, FloatArray, Mask, Streams, put
 
 __all__ = ["CorrectingCore"]
 
@@ -48,20 +48,27 @@ class CorrectingCore:
         self.last_real, self.last_calibrated, self.last_spread = np.zeros(n), np.zeros(n), np.zeros(n)
         self._snapshots: list[Snapshot] = [state.snapshot()]
         self._snapshot_of = np.zeros(n, np.intp)
-        self._pairs: list[tuple[int, float, float]] = []
+        self._turns: list[tuple[int, FloatArray, FloatArray]] = []
+        self._clock = 0
+        self._first_turn = np.zeros(n, np.int64)
+        self._marked_as: bool | None = None
         slots.predicting = not state.executes_everything
+        slots.spreading = state.groups.bins is not None
 
     def draw_ahead(self, active: BoolArray) -> None:
         """Mark the next episodes of the slots that take a step ([n] bool), drawing those that are not drawn yet.
 
         Autoreset passes no options, so that an episode's kind has to be known before the step that ends the one before.
         """
+        if self._marked_as is self.training:
+            return  # nothing has begun since
         self._slots.recording = self.training
         if self.training:
             self._draw(active)
             self._slots.mark(active, self.next_anchor)
         else:
             self._slots.mark(active, np.full(self.n, self._state.executes_everything))
+        self._marked_as = self.training if active.all() else None
 
     def begin(self, slots: BoolArray, forced: BoolArray | None = None, *, mark: bool = True) -> None:
         """Freeze the correction of episodes that begin.
@@ -93,18 +100,24 @@ class CorrectingCore:
         if mark:
             self._slots.recording = self.training
             self._slots.mark(slots, anchor)
-        scalar = state.scalar
-        self.probability[slots] = probability[slots]
-        self.alpha[slots] = self._alphas(probability[slots])
-        self.mean[slots] = scalar.mean
-        self.trust[slots], self.group_trust[slots] = scalar.lambda_, state.groups.lambda_
         weighted = state.scheme.weighted and forced is None  # an anchor forced by hand returns r as it is
-        self.weight[slots] = np.where(anchor[slots], scalar.weight, 1.0) if weighted else 1.0
-        self.group_weight[slots] = np.where(anchor[slots], state.weighter.weight, 1.0) if weighted else 1.0
-        self.paid[slots] = self.best[slots] = 0.0
+        scalar = state.scalar
+        frozen = {
+            "probability": probability,
+            "alpha": self._alphas(probability),
+            "mean": scalar.mean,
+            "trust": scalar.lambda_,
+            "group_trust": state.groups.lambda_,
+            "weight": np.where(anchor, scalar.weight, 1.0) if weighted else 1.0,
+            "group_weight": np.where(anchor, state.weighter.weight, 1.0) if weighted else 1.0,
+            "paid": 0.0,
+            "best": 0.0,
+        }
+        for name, value in frozen.items():
+            setattr(self, name, np.where(slots, value, getattr(self, name)))
         self._freeze(slots)
-        if self._pairs:
-            self._pairs = [pair for pair in self._pairs if not slots[pair[0]]]
+        self._first_turn[slots] = self._clock
+        self._marked_as = None
 
     def settle(self, streams: Streams) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Correct one step.
@@ -115,17 +128,18 @@ class CorrectingCore:
         Returns:
             [n] rewards, and by name the arrays [n] that go to info beside the streams (NaN is unknown).
         """
-        scheme = self._state.scheme
-        real = np.where(streams.executed & ~streams.unexecuted, streams.real_total, np.nan)
-        calibrated = self._calibrate(streams.predicted_total)
-        calibrated[streams.unpredicted] = np.nan
-        if scheme.rectified:
+        rectified = self._state.scheme.rectified
+        real, calibrated = streams.real_total, self._calibrate(streams.predicted_total)
+        if not streams.clean:
+            real = np.where(streams.executed & ~streams.unexecuted, real, np.nan)
+            calibrated = np.where(streams.unpredicted, np.nan, calibrated)
+        elif self._slots.summed:
+            real = np.where(streams.executed, real, np.nan)
+        if rectified:
             potential = self.trust * calibrated
         else:
             potential = self.weight * np.where(streams.anchor, real, calibrated)
-        done = streams.done
-        any_done = bool(done.any())
-        if any_done:
+        if not streams.ended.none:
             returns, _ = episode_returns(
                 calibrated,
                 real,
@@ -134,17 +148,22 @@ class CorrectingCore:
                 lambda_=self.trust,
                 alpha=self.alpha,
                 probability=self.probability,
-                weight=None if scheme.rectified else self.weight,
+                weight=None if rectified else self.weight,
             )
-            potential = np.where(done, returns, potential)
-        rewards = np.where(streams.active, turn_reward(potential, self.paid), 0.0)
-        self.paid += rewards
+            potential = returns if streams.ended.full else np.where(streams.done, returns, potential)
+        rewards = turn_reward(potential, self.paid)
+        if not streams.clean:
+            rewards = np.where(streams.active, rewards, 0.0)
+        self.paid = self.paid + rewards
         shown = self._shown(streams, calibrated)
         if self.training and self._slots.predicting:
-            self._collect(streams)
-            if any_done:
+            if self._pairs_by_turn:
+                self._turns.append((self._clock, streams.predicted, streams.real))
+            if not streams.ended.none:
                 self._learn(streams, real, calibrated)
-        np.copyto(self.best, calibrated, where=streams.active & (calibrated == calibrated))
+        self._clock += 1
+        if self._slots.summed:
+            self.best = np.where(streams.active & (calibrated == calibrated), calibrated, self.best)
         return rewards, shown
 
     def frozen(self) -> dict[str, FloatArray]:
@@ -171,7 +190,9 @@ class CorrectingCore:
             **{name: getattr(self, name).tolist() for name in names},
             "snapshots": [self._snapshots[index].state_dict() for index in used],
             "snapshot_of": np.searchsorted(used, self._snapshot_of).tolist(),
-            "pairs": [list(pair) for pair in self._pairs],
+            "turns": [[turn, _listed(x), _listed(y)] for turn, x, y in self._turns],
+            "clock": self._clock,
+            "first_turn": self._first_turn.tolist(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -185,14 +206,18 @@ class CorrectingCore:
             array[:] = np.array(state[name], dtype=array.dtype)
         self._snapshots = [self._state.restored_snapshot(snapshot) for snapshot in state["snapshots"]]
         self._snapshot_of[:] = state["snapshot_of"]
-        self._pairs = [(int(slot), float(x), float(y)) for slot, x, y in state["pairs"]]
+        self._turns = [
+            (turn, np.array(x, np.float64), np.array(y, np.float64)) for turn, x, y in state["turns"]
+        ]  # None reads as NaN
+        self._clock, self._first_turn[:] = state["clock"], state["first_turn"]
+        self._marked_as = None
 
     def _draw(self, slots: BoolArray) -> None:
         """Draw the next episodes of some slots' groups that have none yet, all those groups in one draw."""
         wanted = slots & ~self.has_next
         if not wanted.any():
             return
-        blocks = wanted.reshape(-1, self.group_size).any(axis=1)
+        blocks: BoolArray = np.any(wanted.reshape(-1, self.group_size), axis=1)
         anchor, probability = self._state.draw(int(blocks.sum()))
         np.copyto(self.next_anchor, _spread(anchor, blocks, self.group_size), where=wanted)
         np.copyto(self.next_probability, _spread(probability, blocks, self.group_size), where=wanted)
@@ -227,15 +252,17 @@ class CorrectingCore:
         return calibrated
 
     def _shown(self, streams: Streams, calibrated: FloatArray) -> dict[str, FloatArray]:
-        if streams.done.all():
-            turn = calibrated
-        elif self._slots.summed:
-            # f maps sums: what a turn adds is the difference that it makes.
-            turn = np.where(streams.done, calibrated, calibrated - self.best)
-        else:
-            turn = np.where(streams.done, calibrated, self._calibrate(streams.predicted))
-            turn[streams.unpredicted] = np.nan
-        shown = {"calibrated_reward": turn, "corrected_return": self.paid.copy(), **self.frozen()}
+        turn = calibrated
+        if not streams.ended.full:
+            if self._slots.summed:
+                # f maps sums: what a turn adds is the difference that it makes.
+                turn = calibrated - self.best
+            else:
+                turn = self._calibrate(streams.predicted)
+                if not streams.clean:
+                    turn = np.where(streams.unpredicted, np.nan, turn)
+            turn = streams.of_turn(calibrated, turn)
+        shown = {"calibrated_reward": turn, "corrected_return": self.paid, **self.frozen()}
         if self.group_size > 1 and self._state.scheme.rectified and self._snapshots[0].fusion is not None:
             shown["lambda"] = self._binned_trust(streams.spread)
         return shown
@@ -248,29 +275,36 @@ class CorrectingCore:
             trust[rows] = snapshot.fusion.lambda_for(spread[rows])
         return trust
 
-    def _collect(self, streams: Streams) -> None:
-        """Keep the anchors' pairs of this turn until their episodes have ended well."""
-        if self._state.scheme.pairs != "turn" or self._slots.summed:
-            return
-        rows = np.flatnonzero(streams.anchor & streams.active & (streams.real == streams.real))
-        rows = rows[streams.predicted[rows] == streams.predicted[rows]]
-        self._pairs.extend(
-            zip(rows.tolist(), streams.predicted[rows].tolist(), streams.real[rows].tolist(), strict=True)
-        )
+    @property
+    def _pairs_by_turn(self) -> bool:
+        """Whether f is fitted on turns; where an episode's reward is a sum, it maps sums."""
+        return self._state.scheme.pairs == "turn" and not self._slots.summed
+
+    def _turn_pairs(self, anchors: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Return the pairs of the turns of episodes that have just ended, episode by episode.
+
+        That is the order in which single environments add theirs, and the calibration's window drops the oldest first.
+        """
+        rows = np.flatnonzero(anchors)
+        turns = np.array([turn for turn, _, _ in self._turns])
+        predicted = np.array([x[rows] for _, x, _ in self._turns]).T
+        real = np.array([y[rows] for _, _, y in self._turns]).T
+        known = (turns >= self._first_turn[rows][:, None]) & (predicted == predicted) & (real == real)
+        return predicted[known], real[known]
 
     def _learn(self, streams: Streams, real: FloatArray, calibrated: FloatArray) -> None:
         """Learn from the episodes that ended, except those that are not graded by all that should have graded them."""
         graded = streams.done & ~streams.unpredicted & ~streams.unexecuted & (calibrated == calibrated)
         anchors = graded & streams.anchor
-        if self._state.scheme.pairs == "turn" and not self._slots.summed:
-            # Episode by episode, as single environments would add them: the window drops the oldest first.
-            ended = sorted((pair for pair in self._pairs if streams.done[pair[0]]), key=lambda pair: pair[0])
-            self._pairs = [pair for pair in self._pairs if not streams.done[pair[0]]]
-            pairs = np.array([(x, y) for slot, x, y in ended if anchors[slot]]).reshape(-1, 2)
-            self._state.learn_pairs(pairs[:, 0], pairs[:, 1])
-        else:
-            self._state.learn_pairs(streams.predicted_total[anchors], real[anchors])
-        self._state.learn_episodes(calibrated[graded], real[graded], anchors[graded])
+        if anchors.any():
+            if self._pairs_by_turn:
+                self._state.learn_pairs(*self._turn_pairs(anchors))
+            else:
+                self._state.learn_pairs(streams.predicted_total[anchors], real[anchors])
+        if self._turns:
+            first = self._first_turn[~streams.done].min(initial=self._clock + 1)
+            self._turns = [turn for turn in self._turns if turn[0] >= first]
+        self._state.learn_episodes(np.where(graded, calibrated, np.nan), np.where(anchors, real, np.nan), anchors)
         if self.group_size > 1:
             self._learn_groups(streams, real, calibrated, graded)
 
@@ -289,14 +323,27 @@ class CorrectingCore:
         self.waiting &= ~np.repeat(complete, self.group_size)
         complete &= self.last_anchor.reshape(shape).all(axis=1)
         if complete.any():
-            arrays = (self.last_real, self.last_calibrated, self.last_graded, self.last_spread)
-            self._state.learn_groups(*(array.reshape(shape)[complete] for array in arrays))
+            rows = [self.last_real, self.last_calibrated, self.last_spread]
+            real, calibrated, spread = (array.reshape(shape)[complete] for array in rows)
+            self._state.learn_groups(real, calibrated, self.last_graded.reshape(shape)[complete], spread)
 
 
-def annotate(info: dict[str, Any], arrays: Mapping[str, FloatArray], slots: BoolArray) -> None:
-    """Add arrays [n] to ``info["wmrl"]`` of some slots ([n] bool), each where it is known."""
+def annotate(info: dict[str, Any], arrays: Mapping[str, FloatArray], slots: Mask, *, known: bool) -> None:
+    """Add arrays [n] to ``info["wmrl"]`` of some slots.
+
+    Args:
+        info: Is added to.
+        arrays: By name.
+        slots: Which slots to tell about.
+        known: Whether every value is known; otherwise NaN is left out.
+    """
     for name, values in arrays.items():
-        put(info, name, values, slots & (values == values))
+        put(info, name, values, slots if known else slots & Mask(values == values))
+
+
+def _listed(values: FloatArray) -> list[float | None]:
+    """Return an array as JSON can hold it: NaN as None."""
+    return [None if value != value else value for value in values.tolist()]
 
 
 def _spread(values: Any, blocks: BoolArray, group_size: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from wmrl_envs.correction import Ledger
 from wmrl_envs.research.grading import Submission, check_graded
 from wmrl_envs.research.outcome import Outcome, Prediction
-from wmrl_envs.wrappers._executions import load_outcome, load_submission, save_outcome, save_submission, solution_keys
+from wmrl_envs.wrappers._executions import SolutionKeys, load_outcome, load_submission, save_outcome, save_submission
 from wmrl_envs.wrappers._predicting import Predictor
 from wmrl_envs.wrappers._slots import Slots
 from wmrl_envs.wrappers._streams import BoolArray, FloatArray, IntArray, Streams
@@ -47,6 +46,10 @@ class GradingCore(Slots):
         self._prepared = False
         self._first_turn = np.zeros(self.n, np.int64)
         self._executed: list[tuple[Submission, Outcome | None]] = []
+        self._turn: tuple[IntArray, list[Submission]] | None = None
+        self._keys = SolutionKeys()
+        self._unknown, self._nothing = np.full(self.n, np.nan), np.zeros(self.n)
+        self._blank = np.full(self.n, None, dtype=object)
         self._clear_turn()
 
     def prepare(self) -> None:
@@ -60,7 +63,7 @@ class GradingCore(Slots):
 
     def begin(self, slots: BoolArray) -> None:
         """Begin the next episodes of some slots ([n] bool); an abandoned one leaves nothing behind."""
-        if self._executed and (slots & self.begun & self.executing).any():
+        if self._executed and self.begun.any() and (slots & self.begun & self.executing).any():
             self._observe()
         super().begin(slots)
         self._first_turn[slots] = self._clock
@@ -79,30 +82,26 @@ class GradingCore(Slots):
         self._clear_turn()
         if not self._prepared:  # the environment below was reset without its wrappers
             self.prepare()
-        predictions = self._predict(submissions) if self.predicting else [None] * len(submissions)
-        rewards = np.fromiter((np.nan if p is None else p.reward for p in predictions), np.float64, len(predictions))
-        self._predicted[slots] = rewards
-        self._spread[slots] = [p.spread if isinstance(p, Prediction) else 0.0 for p in predictions]
         self._turn = (slots, submissions)
-        rows: list[int] = []
+        shown: list[Outcome | None] = [None] * len(submissions)
         missed: list[tuple[int, Submission]] = []
-        if self.predicting and (lost := rewards != rewards).any():
-            self.unpredicted[slots[lost]] = True
-            missed = self._rescue_episodes(slots[lost])
-        executing = self.executing[slots]
-        shown = predictions
-        if executing.any():
-            rows = np.flatnonzero(executing).tolist()
-            outcomes = self._execute(
-                [submissions[row] for row in rows] + [submission for _, submission in missed],
-                [int(slots[row]) for row in rows] + [slot for slot, _ in missed],
+        if self.predicting:
+            shown, rewards, seconds = self._predictor.grade(submissions)
+            if self.recording:
+                self._ledger.predict(len(submissions), seconds)
+            missed = self._note_predictions(slots, shown, rewards)
+        rows = np.flatnonzero(self.executing if len(slots) == self.n else self.executing[slots]).tolist()
+        if rows:
+            outcomes = self._execute([submissions[row] for row in rows] + [submission for _, submission in missed])
+            self._note_executions(
+                slots[rows], outcomes[: len(rows)], [slot for slot, _ in missed], outcomes[len(rows) :]
             )
-            self._note(slots[rows], outcomes[: len(rows)], [slot for slot, _ in missed], outcomes[len(rows) :])
             for row, outcome in zip(rows, outcomes, strict=False):
-                if not self._show_predicted or predictions[row] is None:
+                if not self._show_predicted or shown[row] is None:
                     shown[row] = outcome
-        for slot, outcome in zip(slots.tolist(), shown, strict=True):
-            self._shown[slot] = outcome
+        self._shown = (
+            np.fromiter(shown, object, len(shown)) if len(slots) == self.n else _scattered(shown, slots, self.n)
+        )
         return shown
 
     def finish(self, active: BoolArray, done: BoolArray) -> Streams:
@@ -115,11 +114,12 @@ class GradingCore(Slots):
         if self.max_rescues and self._turn is not None:
             self._attempts.append((self._clock, *self._turn))
         self._clock += 1
-        streams = self.advance(active, done, self._real, self._predicted, self._spread, self._shown)
+        clean = self.predicting and self._turn is not None and len(self._turn[0]) == self.n
+        streams = self.advance(active, done, self._real, self._predicted, self._spread, self._shown, clean=clean)
         self._clear_turn()
-        if self._executed and (done & streams.executed).any():
+        if self._executed and not streams.ended.none and (done & streams.executed).any():
             self._observe()
-        if done.any():
+        if self._attempts and not streams.ended.none:
             first = self._first_turn[self.begun].min(initial=self._clock)
             self._attempts = [attempt for attempt in self._attempts if attempt[0] >= first]
         return streams
@@ -152,26 +152,37 @@ class GradingCore(Slots):
         self._clear_turn()
 
     def _clear_turn(self) -> None:
-        """Forget a turn; the arrays are fresh because the streams of the last step may still be held."""
+        """Forget a turn; its arrays are replaced, since the streams of the last step still hold them."""
         self._real: FloatArray = np.full(self.n, np.nan)
-        self._predicted: FloatArray = np.full(self.n, np.nan)
-        self._spread: FloatArray = np.zeros(self.n)
-        self._shown: NDArray[np.object_] = np.full(self.n, None, dtype=object)
-        self._turn: tuple[IntArray, list[Submission]] | None = None
+        self._predicted: FloatArray = self._unknown
+        self._spread: FloatArray = self._nothing
+        self._shown: NDArray[np.object_] = self._blank
+        self._turn = None
 
-    def _predict(self, submissions: Sequence[Submission]) -> list[Outcome | None]:
-        start = time.perf_counter()
-        predictions = self._predictor.grade(submissions)
-        elapsed = time.perf_counter() - start
-        if self.recording:
-            # A Prediction says what it took, the same at every repetition; other outcomes share what the clock says.
-            seconds = sum(p.seconds for p in predictions if isinstance(p, Prediction))
-            unstated = sum(p is not None and not isinstance(p, Prediction) for p in predictions)
-            seconds += elapsed * unstated / len(predictions)
-            self._ledger.predict(len(predictions), seconds)
-        return predictions
+    def _note_predictions(
+        self, slots: IntArray, predictions: list[Outcome | None], rewards: FloatArray
+    ) -> list[tuple[int, Submission]]:
+        """Take in this turn's predictions; return the earlier attempts of episodes that are executed from now on."""
+        whole = len(slots) == self.n
+        self._predicted = rewards if whole else _scattered(rewards, slots, self.n)
+        if self.spreading:
+            spread = np.array([p.spread if isinstance(p, Prediction) else 0.0 for p in predictions])
+            self._spread = spread if whole else _scattered(spread, slots, self.n)
+        lost = rewards != rewards
+        if not lost.any():
+            return []
+        failed = np.zeros(self.n, np.bool_)
+        failed[slots[lost]] = True
+        self.miss(predictions=failed)
+        rescued = self.rescue(failed)
+        return [
+            (slot, submission)
+            for turn, at, submissions in self._attempts
+            for slot, submission in zip(at.tolist(), submissions, strict=True)
+            if rescued[slot] and turn >= self._first_turn[slot]
+        ]
 
-    def _execute(self, submissions: list[Submission], slots: list[int]) -> list[Outcome | None]:
+    def _execute(self, submissions: list[Submission]) -> list[Outcome | None]:
         grader = self._env.grader
         outcomes = list(grader.grade(submissions))
         check_graded(grader, submissions, outcomes)
@@ -183,37 +194,36 @@ class GradingCore(Slots):
     def _charge(
         self, submissions: Sequence[Submission], outcomes: Sequence[Outcome | None], *, warmup: bool = False
     ) -> None:
-        seconds = np.fromiter((np.nan if o is None else o.seconds for o in outcomes), np.float64, len(outcomes))
-        self._ledger.execute(seconds, solution_keys(submissions), warmup=warmup)
+        seconds = np.array([np.nan if outcome is None else outcome.seconds for outcome in outcomes])
+        self._ledger.execute(seconds, self._keys(submissions), warmup=warmup)
 
-    def _note(
+    def _note_executions(
         self, slots: IntArray, outcomes: list[Outcome | None], missed: list[int], caught_up: list[Outcome | None]
     ) -> None:
         """Take in what was executed: this turn's outcomes, and those of rescued episodes' earlier turns."""
-        real = np.fromiter((np.nan if o is None else o.reward for o in outcomes), np.float64, len(outcomes))
+        real = np.array([np.nan if outcome is None else outcome.reward for outcome in outcomes])
         self._real[slots] = real
-        self.unexecuted[slots[real != real]] = True
+        failed = np.zeros(self.n, np.bool_)
+        failed[slots[real != real]] = True
+        if missed:
+            self.real_total = self.real_total.copy()
         for slot, outcome in zip(missed, caught_up, strict=True):
             if outcome is None:
-                self.unexecuted[slot] = True
+                failed[slot] = True
             else:
                 self.real_total[slot] = np.fmax(self.real_total[slot], outcome.reward)
-
-    def _rescue_episodes(self, slots: IntArray) -> list[tuple[int, Submission]]:
-        """Return the earlier attempts of the episodes that are executed from this turn on."""
-        failed = np.zeros(self.n, np.bool_)
-        failed[slots] = True
-        rescued = self.rescue(failed)
-        if not rescued.any():
-            return []
-        return [
-            (slot, submission)
-            for turn, at, submissions in self._attempts
-            for slot, submission in zip(at.tolist(), submissions, strict=True)
-            if rescued[slot] and turn >= self._first_turn[slot]
-        ]
+        if failed.any():
+            self.miss(executions=failed)
 
     def _observe(self) -> None:
         executed, self._executed = self._executed, []
         if self.predicting:
             self._predictor.call("observe", [s for s, _ in executed], [o for _, o in executed])
+
+
+def _scattered(values: Any, slots: IntArray, n: int) -> Any:
+    """Return values of some slots as an array of all, unknown elsewhere."""
+    known = np.fromiter(values, object, len(values)) if isinstance(values, list) else values
+    array = np.full(n, None if known.dtype == object else np.nan, known.dtype)
+    array[slots] = known
+    return array

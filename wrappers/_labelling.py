@@ -91,7 +91,7 @@ class LabellingCore(Slots):
         """
         predicted = np.full(self.n, np.nan)
         if self.predicting:
-            rows = np.flatnonzero(active)
+            rows = np.flatnonzero(active).tolist()
             transitions = [(observations[i], actions[i], next_observations[i], infos[i]) for i in rows]
             if self._per == "step":
                 predicted[rows] = self._judge_steps(transitions)
@@ -103,11 +103,11 @@ class LabellingCore(Slots):
                 predicted[judged] = self._judge_episodes(np.flatnonzero(judged))
             lost = judged & (predicted != predicted)
             if lost.any():
-                self.unpredicted |= lost
+                self.miss(predictions=lost)
                 self.rescue(lost)
         streams = self.advance(active, done, np.where(active, rewards, np.nan), predicted, np.zeros(self.n), None)
         if self._per == "episode" and self.predicting:
-            streams.predicted_total[~done] = np.nan  # nothing is known before the end
+            streams.predicted_total = np.where(done, streams.predicted_total, np.nan)  # unknown before the end
         labels = int((done & streams.executed).sum())
         if labels and self.recording:
             self._ledger.execute(np.zeros(labels))
@@ -155,7 +155,8 @@ class LabellingCore(Slots):
 
 def _batched(space: gym.Space[Any], items: Sequence[Any]) -> Any:
     """Return single items as one batch, the way Gymnasium's vector environments stack them."""
-    return concatenate(space, items, create_empty_array(space, n=len(items), fn=np.zeros))
+    empty: Any = create_empty_array(space, n=len(items), fn=np.zeros)
+    return concatenate(space, items, empty)
 
 
 def unbatched(space: gym.Space[Any], batch: Any, n: int) -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wmrl_envs.errors import CheckpointError, ConfigurationError
-from wmrl_envs.wrappers._streams import BoolArray, FloatArray, IntArray, Streams
+from wmrl_envs.wrappers._streams import BoolArray, FloatArray, IntArray, Mask, Streams
 
 __all__ = ["Slots"]
 
@@ -38,9 +38,12 @@ class Slots:
         group_size: Neighbouring slots that form a group.
         predicting: Whether predictions are asked for at all; a correction that executes everything turns it off.
         recording: Whether costs are charged and executions shown to the world model; off during an evaluation.
+        spreading: Whether the world model's spread is kept; a correction that reads it turns it on.
         max_rescues: Most episodes under way at once that are executed because a prediction failed.
         anchor: [n] bool, the episodes under way that are anchors.
         next_anchor: [n] bool, the same of the episodes to come.
+        executing: [n] bool, the episodes whose real reward is asked for: anchors and rescued ones.
+        flawed: Whether anything that was asked for in an episode under way is unknown.
     """
 
     def __init__(self, n: int, group_size: int, *, summed: bool, max_rescues: int | None) -> None:
@@ -62,8 +65,11 @@ class Slots:
         self.max_rescues = default if max_rescues is None else int(max_rescues)
         self.predicting = True
         self.recording = True
+        self.spreading = False
         self.anchor, self.next_anchor = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         self.rescued = np.zeros(n, np.bool_)
+        self.executing = self.anchor
+        self.flawed = False
         self.unpredicted, self.unexecuted = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         self.real_total, self.predicted_total = np.zeros(n), np.zeros(n)
         self.spread = np.zeros(n)
@@ -72,11 +78,6 @@ class Slots:
         self.streams: Streams | None = None
         self._next_group = 0
 
-    @property
-    def executing(self) -> BoolArray:
-        """[n] bool, the episodes whose real reward is asked for."""
-        return self.anchor | self.rescued
-
     def mark(self, slots: BoolArray, anchors: BoolArray) -> None:
         """Decide whether the next episodes of some slots are anchors.
 
@@ -84,18 +85,35 @@ class Slots:
             slots: [n] bool, the slots that are decided.
             anchors: [n] bool, read where ``slots`` is True.
         """
-        np.copyto(self.next_anchor, anchors, where=slots)
+        self.next_anchor = np.where(slots, anchors, self.next_anchor)
 
     def begin(self, slots: BoolArray) -> None:
-        """Begin the next episodes of some slots ([n] bool), as marked; an unmarked one is no anchor."""
-        self.anchor[slots] = self.next_anchor[slots]
-        self.next_anchor[slots] = False
-        self.rescued[slots] = self.unpredicted[slots] = self.unexecuted[slots] = False
+        """Begin the next episodes of some slots ([n] bool), as marked; an unmarked one is no anchor.
+
+        The arrays are replaced and never written to, since the streams of the last step still hold them.
+        """
         # An episode's best turn is unknown before the first, its sum is 0.
-        self.real_total[slots] = 0.0 if self.summed else np.nan
-        self.predicted_total[slots] = 0.0 if self.summed and self.predicting else np.nan
-        self.spread[slots] = 0.0
-        self.begun[slots] = True
+        start = 0.0 if self.summed else np.nan
+        forecast = start if self.predicting else np.nan
+        keep = ~slots
+        if not keep.any():
+            self.anchor, self.next_anchor = self.next_anchor, np.zeros(self.n, np.bool_)
+            self.rescued, self.unpredicted, self.unexecuted = np.zeros((3, self.n), np.bool_)
+            self.real_total, self.predicted_total = np.full(self.n, start), np.full(self.n, forecast)
+            self.spread = np.zeros(self.n)
+            self.begun = np.ones(self.n, np.bool_)
+            self.executing, self.flawed = self.anchor, False
+            return
+        self.anchor = np.where(slots, self.next_anchor, self.anchor)
+        self.next_anchor = self.next_anchor & keep
+        self.rescued = self.rescued & keep
+        self.unpredicted, self.unexecuted = self.unpredicted & keep, self.unexecuted & keep
+        self.real_total = np.where(slots, start, self.real_total)
+        self.predicted_total = np.where(slots, forecast, self.predicted_total)
+        self.spread = np.where(slots, 0.0, self.spread)
+        self.begun = self.begun | slots
+        self.executing = self.anchor | self.rescued
+        self.flawed = bool((self.unpredicted | self.unexecuted).any())
 
     def name_groups(self, slots: BoolArray, groups: IntArray | None) -> None:
         """Note the group ids of episodes that have just begun.
@@ -105,13 +123,13 @@ class Slots:
             groups: [n] int64 ids that the environment gives; ``None`` counts up, one per ``group_size`` slots.
         """
         if groups is not None:
-            self.group[slots] = groups[slots]
+            self.group = np.where(slots, groups, self.group)
             return
-        blocks = slots.reshape(-1, self.group_size).any(axis=1)
+        blocks: BoolArray = np.any(slots.reshape(-1, self.group_size), axis=1)
         ids = np.zeros(len(blocks), np.int64)
         ids[blocks] = self._next_group + np.arange(blocks.sum())
         self._next_group += int(blocks.sum())
-        self.group[slots] = np.repeat(ids, self.group_size)[slots]
+        self.group = np.where(slots, np.repeat(ids, self.group_size), self.group)
 
     def rescue(self, failed: BoolArray) -> BoolArray:
         """Choose the episodes that are executed from now on because their prediction failed.
@@ -125,8 +143,17 @@ class Slots:
         room = self.max_rescues - int((self.rescued & self.begun).sum())
         wanted = failed & ~self.executing
         chosen = wanted & (np.cumsum(wanted) <= room)
-        self.rescued |= chosen
+        self.rescued = self.rescued | chosen
+        self.executing = self.executing | chosen
         return chosen
+
+    def miss(self, *, predictions: BoolArray | None = None, executions: BoolArray | None = None) -> None:
+        """Note where ([n] bool) a prediction failed, or an execution that was asked for."""
+        self.flawed = True
+        if predictions is not None:
+            self.unpredicted = self.unpredicted | predictions
+        if executions is not None:
+            self.unexecuted = self.unexecuted | executions
 
     def advance(
         self,
@@ -136,42 +163,49 @@ class Slots:
         predicted: FloatArray,
         spread: FloatArray,
         outcome: NDArray[np.object_] | None,
+        *,
+        clean: bool = False,
     ) -> Streams:
         """Take one turn into the episodes and return the step's streams.
 
         Args:
             active: [n] bool, the slots that took a step.
             done: [n] bool, whose episodes ended.
-            real: [n] real rewards of the turn, NaN where unknown or withheld.
+            real: [n] real rewards of the turn, NaN where unknown or no step was taken.
             predicted: [n] predicted rewards of the turn, NaN where there is none.
             spread: [n] the world model's spread of ``predicted``.
             outcome: [n] objects shown to the agent, or ``None``.
+            clean: Whether all slots are active and ``predicted`` is known in all of them.
         """
         if self.summed:
-            np.add(self.real_total, real, out=self.real_total, where=active & (real == real))
-            np.add(self.predicted_total, predicted, out=self.predicted_total, where=active & (predicted == predicted))
-            np.hypot(self.spread, spread, out=self.spread, where=active)
+            self.real_total = self.real_total + np.where(real == real, real, 0.0)
+            self.predicted_total = self.predicted_total + np.where(predicted == predicted, predicted, 0.0)
+            self.spread = np.hypot(self.spread, spread)
         else:
-            np.fmax(self.real_total, real, out=self.real_total, where=active)
-            # NaN compares as False, so that "not known to be no better" takes the first turn too.
-            better = active & (predicted == predicted) & ~(predicted <= self.predicted_total)
-            np.copyto(self.predicted_total, predicted, where=better)
-            np.copyto(self.spread, spread, where=better)
-        self.begun &= ~done
+            self.real_total = np.fmax(self.real_total, real)
+            if self.spreading:
+                # NaN compares as False, so that "not known to be no better" takes the first turn too.
+                better = (predicted == predicted) & ~(predicted <= self.predicted_total)
+                self.spread = np.where(better, spread, self.spread)
+            self.predicted_total = np.fmax(self.predicted_total, predicted)
+        ended = Mask(done)
+        self.begun = self.begun & ~done
         self.streams = Streams(
             active=active,
             done=done,
-            group=self.group.copy(),
-            anchor=self.anchor.copy(),
+            group=self.group,
+            anchor=self.anchor,
             executed=self.executing,
-            unpredicted=self.unpredicted.copy(),
-            unexecuted=self.unexecuted.copy(),
+            unpredicted=self.unpredicted,
+            unexecuted=self.unexecuted,
             real=real,
             predicted=predicted,
-            real_total=self.real_total.copy(),
-            predicted_total=self.predicted_total.copy(),
-            spread=self.spread.copy(),
+            real_total=self.real_total,
+            predicted_total=self.predicted_total,
+            spread=self.spread,
             outcome=outcome,
+            clean=clean and not self.flawed,
+            ended=ended,
         )
         return self.streams
 
@@ -194,7 +228,8 @@ class Slots:
                 f"there are {self.n} in groups of {self.group_size}; make the environment as it was"
             )
         for name in _SAVED:
-            array = getattr(self, name)
-            array[:] = np.array(state[name], dtype=array.dtype)
+            setattr(self, name, np.array(state[name], dtype=getattr(self, name).dtype))
+        self.executing = self.anchor | self.rescued
+        self.flawed = bool((self.unpredicted | self.unexecuted).any())
         self._next_group = state["next_group"]
         self.streams = None

@@ -9,11 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BoolArray", "FloatArray", "IntArray", "Streams", "batch_info", "put", "single_info"]
+__all__ = ["BoolArray", "FloatArray", "IntArray", "Mask", "Streams", "batch_info", "put", "single_info"]
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+
+
+class Mask:
+    """A bool array with its number of True: most masks of a step are all or nothing, and then need no work."""
+
+    __slots__ = ("array", "full", "none")
+
+    def __init__(self, array: BoolArray) -> None:
+        """Count."""
+        count = np.count_nonzero(array)
+        self.array = array
+        self.full = count == len(array)
+        self.none = count == 0
+
+    def __and__(self, other: Mask) -> Mask:
+        """Return where both are True."""
+        return other if self.full or other.none else self if other.full or self.none else Mask(self.array & other.array)
 
 
 @dataclass(slots=True)
@@ -50,38 +67,49 @@ class Streams:
     outcome: NDArray[np.object_] | None
     """[n] The outcomes shown to the agent, ``None`` where unknown; ``None`` as a whole where there are none."""
 
+    clean: bool
+    """Whether every slot took a step, was predicted, and nothing that was asked for in its episode is unknown."""
+    ended: Mask
+    """``done``, counted."""
+
     @property
     def ungraded(self) -> BoolArray:
         """[n] Whether the reward shown so far leaves out something that should have been graded."""
+        if self.clean:
+            return np.zeros(len(self.done), np.bool_)
         missing = self.unpredicted & ~self.executed
         missing |= self.unexecuted
         return missing
 
+    def of_turn(self, total: FloatArray, turn: FloatArray) -> FloatArray:
+        """Return what info shows of a stream: the turn's before an episode's last step, at it the episode's."""
+        if self.ended.none:
+            return turn
+        return total if self.ended.full else np.where(self.done, total, turn)
 
-def put(info: dict[str, Any], key: str, values: NDArray[Any], mask: BoolArray, *, copy: bool = True) -> None:
-    """Add an array and its mask by Gymnasium's convention: 0 or ``None`` where masked out, no key where no slot has it.
+
+def put(info: dict[str, Any], key: str, values: NDArray[Any], mask: Mask) -> None:
+    """Add a copy of an array and its mask by Gymnasium's convention.
+
+    Where masked out it reads 0 or ``None``, and a key that no slot has is left out.
 
     Args:
         info: Is added to.
         key: Name; the mask goes under ``_key``.
         values: [n].
-        mask: [n].
-        copy: Whether ``values`` may change later, or must not be changed here.
+        mask: Of n slots.
     """
-    if mask.all():
-        info[key] = values.copy() if copy else values
-    elif mask.any():
-        info[key] = chosen = (
-            np.zeros(values.shape, values.dtype) if values.dtype != object else np.full(len(values), None)
-        )
-        chosen[mask] = values[mask]
-    else:
+    if mask.none:
         return
-    info["_" + key] = mask.copy()
+    chosen = values.copy()
+    if not mask.full:
+        chosen[~mask.array] = None if values.dtype == object else 0
+    info[key] = chosen
+    info["_" + key] = mask.array.copy()
 
 
 def batch_info(
-    streams: Streams | None, group: IntArray, anchor: BoolArray, slots: BoolArray, turned: BoolArray
+    streams: Streams | None, group: IntArray, anchor: BoolArray, slots: Mask, turned: Mask | None = None
 ) -> dict[str, Any]:
     """Return ``info["wmrl"]`` before any correction, as arrays with masks.
 
@@ -89,8 +117,8 @@ def batch_info(
         streams: The step; ``None`` after a reset.
         group: [n] ids to show. They may be those of episodes that began within the step.
         anchor: [n] whether these episodes are anchors.
-        slots: [n] bool, which slots to tell about.
-        turned: [n] bool, those among them whose turn to tell about.
+        slots: Which slots to tell about.
+        turned: Those among them whose turn to tell about.
 
     Returns:
         ``group``, ``anchor``, ``ungraded``; ``real_reward`` where executed and ``predicted_reward`` (the turn's before
@@ -99,16 +127,18 @@ def batch_info(
     info: dict[str, Any] = {}
     put(info, "group", group, slots)
     put(info, "anchor", anchor, slots)
-    if streams is None:
-        put(info, "ungraded", np.zeros(len(slots), np.bool_), slots, copy=False)
+    if streams is None or turned is None or turned.none:
+        put(info, "ungraded", np.zeros(len(group), np.bool_), slots)
         return info
-    put(info, "ungraded", streams.ungraded & turned, slots, copy=False)
-    real = np.where(streams.done, streams.real_total, streams.real)
-    put(info, "real_reward", real, turned & streams.executed & ~streams.unexecuted & (real == real), copy=False)
-    predicted = np.where(streams.done, streams.predicted_total, streams.predicted)
-    put(info, "predicted_reward", predicted, turned & ~streams.unpredicted & (predicted == predicted), copy=False)
+    put(info, "ungraded", streams.ungraded if turned.full else streams.ungraded & turned.array, slots)
+    real = streams.of_turn(streams.real_total, streams.real)
+    put(info, "real_reward", real, turned & Mask(streams.executed & ~streams.unexecuted & (real == real)))
+    predicted = streams.of_turn(streams.predicted_total, streams.predicted)
+    known = turned if streams.clean else turned & Mask(~streams.unpredicted & (predicted == predicted))
+    put(info, "predicted_reward", predicted, known)
     if streams.outcome is not None:
-        put(info, "outcome", streams.outcome, turned & (streams.outcome != None))  # noqa: E711 - elementwise
+        shown = turned if streams.clean else turned & Mask(np.not_equal(streams.outcome, None).astype(np.bool_))
+        put(info, "outcome", streams.outcome, shown)
     return info
 
 

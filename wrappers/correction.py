@@ -17,12 +17,13 @@ from wmrl_envs.wrappers._autoreset import slot_flags
 from wmrl_envs.wrappers._correcting import annotate
 from wmrl_envs.wrappers._correction import CorrectionBase, find_world_model_wrapper
 from wmrl_envs.wrappers._processes import ProcessGuard
-from wmrl_envs.wrappers._streams import single_info
+from wmrl_envs.wrappers._streams import Mask, single_info
 from wmrl_envs.wrappers.world_model import WorldModelWrapper
 
 __all__ = ["CorrectionWrapper"]
 
 _ALL = np.ones(1, np.bool_)
+_ONE = Mask(_ALL)
 
 
 class CorrectionWrapper(CorrectionBase, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
@@ -128,7 +129,7 @@ class CorrectionWrapper(CorrectionBase, gym.Wrapper[Any, Any, Any, Any], RecordC
         self._core.begin(_ALL, forced)
         observation, info = self.env.reset(seed=seed, options=options)
         batch: dict[str, Any] = {}
-        annotate(batch, self._core.frozen(), _ALL)
+        annotate(batch, self._core.frozen(), _ONE, known=True)
         info["wmrl"] |= single_info(batch)
         return observation, info
 
@@ -140,7 +141,7 @@ class CorrectionWrapper(CorrectionBase, gym.Wrapper[Any, Any, Any, Any], RecordC
         streams = self._below.core.streams
         rewards, shown = self._core.settle(streams)
         batch: dict[str, Any] = {}
-        annotate(batch, shown, _ALL)
+        annotate(batch, shown, _ONE, known=False)
         info["wmrl"] |= single_info(batch) | {"ungraded": bool(self._core.left_out(streams)[0])}
         return observation, float(rewards[0]), terminated, truncated, info
 

@@ -17,12 +17,13 @@ from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.wrappers._grading import GradingCore
 from wmrl_envs.wrappers._labelling import LabellingCore
 from wmrl_envs.wrappers._processes import ProcessGuard
-from wmrl_envs.wrappers._streams import batch_info, single_info
+from wmrl_envs.wrappers._streams import Mask, batch_info, single_info
 from wmrl_envs.wrappers._world_model import AnchorFeedback, Per, build_core, recorded_kwargs
 
 __all__ = ["WorldModelWrapper"]
 
 _ALL = np.ones(1, np.bool_)
+_ONE = Mask(_ALL)
 
 
 class WorldModelWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
@@ -107,7 +108,7 @@ class WorldModelWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         gym.Wrapper.__init__(self, env)
         self._guard = ProcessGuard(type(self).__name__)
         self._withhold = tuple(withhold)
-        spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+        spaces: dict[str, Any] = {"observation_space": env.observation_space, "action_space": env.action_space}
         self.core, self.shared = build_core(env, world_model, **settings, **spaces)
         self._observation: Any = None
 
@@ -139,7 +140,7 @@ class WorldModelWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._observation = observation
         info = dict(info)
         self._keep_back(info)
-        info["wmrl"] = single_info(batch_info(None, self.core.group, self.core.anchor, _ALL, _ALL))
+        info["wmrl"] = single_info(batch_info(None, self.core.group, self.core.anchor, _ONE))
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -165,7 +166,7 @@ class WorldModelWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                 reward = float(np.nan_to_num(streams.predicted[0]))
             self._keep_back(info)
         self._observation = observation
-        info["wmrl"] = single_info(batch_info(streams, core.group, core.anchor, _ALL, _ALL))
+        info["wmrl"] = single_info(batch_info(streams, core.group, core.anchor, _ONE, _ONE))
         return observation, float(reward), terminated, truncated, info
 
     def state_dict(self) -> dict[str, Any]:

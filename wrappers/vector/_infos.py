@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wmrl_envs.wrappers._streams import BoolArray, put
+from wmrl_envs.wrappers._streams import BoolArray, Mask, put
 
 __all__ = ["keep_back", "slot_infos"]
 
@@ -44,5 +44,5 @@ def keep_back(infos: dict[str, Any], keys: Sequence[str], shown: BoolArray) -> d
             inner = [name for name in values if not (name.startswith("_") and name[1:] in values)]
             kept[key], kept["_" + key] = keep_back(values, inner, shown), mask
         else:
-            put(kept, key, np.asarray(values), mask)
+            put(kept, key, np.asarray(values), Mask(mask))
     return kept

@@ -17,7 +17,7 @@ from wmrl_envs.wrappers._autoreset import autoreset_mode, slot_flags, slots_to_r
 from wmrl_envs.wrappers._correcting import annotate
 from wmrl_envs.wrappers._correction import CorrectionBase, find_world_model_wrapper
 from wmrl_envs.wrappers._processes import ProcessGuard
-from wmrl_envs.wrappers._streams import BoolArray, FloatArray, put
+from wmrl_envs.wrappers._streams import BoolArray, FloatArray, Mask, put
 from wmrl_envs.wrappers.vector.world_model import WorldModelWrapper
 
 __all__ = ["CorrectionWrapper"]
@@ -79,6 +79,7 @@ class CorrectionWrapper(CorrectionBase, VectorWrapper[Any, Any, Any, Any, Any], 
         below = find_world_model_wrapper(env, WorldModelWrapper, "wmrl_envs.wrappers.vector")
         self._set_up(env, below, run=run, training=training, **settings)
         self._all = np.ones(self._core.n, np.bool_)
+        self._every = Mask(self._all)
         self._over = np.zeros(self._core.n, np.bool_)
 
     def reset(
@@ -100,15 +101,15 @@ class CorrectionWrapper(CorrectionBase, VectorWrapper[Any, Any, Any, Any, Any], 
         self._core.begin(slots, forced)
         observations, infos = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]  # lists are fine
         self._over[slots] = False
-        annotate(infos["wmrl"], self._core.frozen(), slots)
+        annotate(infos["wmrl"], self._core.frozen(), Mask(slots), known=True)
         return observations, infos
 
     def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
         """Take a step in every sub-environment and pay the corrected rewards."""
         self._guard.check()
         core = self._core
-        resets = self._over if self._mode is AutoresetMode.NEXT_STEP else None
-        if resets is not None and resets.any():
+        resets = self._over
+        if self._mode is AutoresetMode.NEXT_STEP and resets.any():
             core.begin(resets)
             core.draw_ahead(~resets)
         else:
@@ -116,22 +117,24 @@ class CorrectionWrapper(CorrectionBase, VectorWrapper[Any, Any, Any, Any, Any], 
         observations, _, terminations, truncations, infos = self.env.step(actions)
         streams = self._below.core.streams
         rewards, shown = core.settle(streams)
-        turned, done = streams.active, streams.done
-        left_out = core.left_out(streams)
-        if self._mode is AutoresetMode.SAME_STEP and done.any():
+        clean, turned = streams.clean, self._every if streams.clean else Mask(streams.active)
+        left_out = None if clean else core.left_out(streams)
+        if self._mode is AutoresetMode.SAME_STEP and not streams.ended.none:
             final = infos["final_info"]["wmrl"]
-            annotate(final, shown, done)
-            put(final, "ungraded", left_out, done)
-            turned = turned & ~done
-            core.begin(done, mark=False)
-            # The arrays that `begin` froze anew are shown for the episodes that it began.
-            shown |= {name: np.where(turned, shown[name], values) for name, values in core.frozen().items()}
+            annotate(final, shown, streams.ended, known=clean)
+            if left_out is not None:
+                put(final, "ungraded", left_out, streams.ended)
+            turned = turned & Mask(~streams.done)
+            core.begin(streams.done, mark=False)
+            # What `begin` froze anew is shown for the episodes that it began.
+            shown |= {name: np.where(turned.array, shown[name], values) for name, values in core.frozen().items()}
         wmrl = infos["wmrl"]
-        for name in ("calibrated_reward", "corrected_return"):
-            annotate(wmrl, {name: shown.pop(name)}, turned)
-        annotate(wmrl, shown, self._all)
-        put(wmrl, "ungraded", left_out & turned, self._all, copy=False)
-        self._over = done.copy()
+        own = {name: shown.pop(name) for name in ("calibrated_reward", "corrected_return")}
+        annotate(wmrl, own, turned, known=clean)
+        annotate(wmrl, shown, self._every, known=True)
+        if left_out is not None:
+            put(wmrl, "ungraded", left_out & turned.array, self._every)
+        self._over = streams.done
         return observations, rewards, terminations, truncations, infos
 
     def state_dict(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from wmrl_envs.wrappers._autoreset import autoreset_mode, slot_flags, slots_to_r
 from wmrl_envs.wrappers._grading import GradingCore
 from wmrl_envs.wrappers._labelling import LabellingCore, unbatched
 from wmrl_envs.wrappers._processes import ProcessGuard
-from wmrl_envs.wrappers._streams import BoolArray, FloatArray, Streams, batch_info
+from wmrl_envs.wrappers._streams import BoolArray, FloatArray, Mask, Streams, batch_info
 from wmrl_envs.wrappers._world_model import AnchorFeedback, Per, build_core, recorded_kwargs
 from wmrl_envs.wrappers.vector._infos import keep_back, slot_infos
 
@@ -73,13 +73,17 @@ class WorldModelWrapper(VectorWrapper[Any, Any, Any, Any, Any], RecordConstructo
         self._guard = ProcessGuard(type(self).__name__)
         self._mode = autoreset_mode(env)
         self._withhold = tuple(withhold)
-        spaces = {"observation_space": env.single_observation_space, "action_space": env.single_action_space}
+        spaces: dict[str, Any] = {
+            "observation_space": env.single_observation_space,
+            "action_space": env.single_action_space,
+        }
         self.core, self.shared = build_core(env, world_model, **settings, **spaces)
         if self.core.n != env.num_envs:
             raise ConfigurationError(
                 f"{env.unwrapped} has {self.core.n} slots, but {env.num_envs} sub-environments are stepped"
             )
         self._all = np.ones(self.core.n, np.bool_)
+        self._every = Mask(self._all)
         self._over = np.zeros(self.core.n, np.bool_)
         self._observations: Any = None
 
@@ -117,7 +121,7 @@ class WorldModelWrapper(VectorWrapper[Any, Any, Any, Any, Any], RecordConstructo
         self._over[slots] = False
         self._observations = observations
         infos = keep_back(infos, self._withhold, core.executing)
-        infos["wmrl"], infos["_wmrl"] = batch_info(None, core.group, core.anchor, slots, slots), slots.copy()
+        infos["wmrl"], infos["_wmrl"] = batch_info(None, core.group, core.anchor, Mask(slots)), slots.copy()
         return observations, infos
 
     def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
@@ -129,33 +133,33 @@ class WorldModelWrapper(VectorWrapper[Any, Any, Any, Any, Any], RecordConstructo
         """
         self._guard.check()
         core = self.core
-        resets = self._over if self._mode is AutoresetMode.NEXT_STEP else None
-        dummy = resets is not None and bool(resets.any())
+        resets = self._over
+        dummy = self._mode is AutoresetMode.NEXT_STEP and bool(resets.any())
         if dummy:
             core.begin(resets)
         active = ~resets if dummy else self._all
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
         done = terminations | truncations
-        groups = getattr(self.unwrapped, "groups", None)
         if dummy:
-            core.name_groups(resets, groups)
+            core.name_groups(resets, getattr(self.unwrapped, "groups", None))
         if isinstance(core, GradingCore):
             streams = core.finish(active, done)
         else:
             streams, rewards = self._judge(active, done, rewards, actions, observations, infos)
         infos = dict(infos)
-        turned = active
-        if self._mode is AutoresetMode.SAME_STEP and done.any():
+        turned = self._every if active is self._all else Mask(active)
+        if self._mode is AutoresetMode.SAME_STEP and not streams.ended.none:
             final = keep_back(infos.get("final_info", {}), self._withhold, streams.executed)
-            final["wmrl"], final["_wmrl"] = batch_info(streams, streams.group, streams.anchor, done, done), done.copy()
-            infos["final_info"], infos["_final_info"] = final, done.copy()
+            final["wmrl"] = batch_info(streams, streams.group, streams.anchor, streams.ended, streams.ended)
+            final["_wmrl"], infos["_final_info"] = done.copy(), done.copy()
+            infos["final_info"] = final
             core.begin(done)
-            core.name_groups(done, groups)
-            turned = active & ~done
+            core.name_groups(done, getattr(self.unwrapped, "groups", None))
+            turned = turned & Mask(~done)
         if self._withhold:
             infos = keep_back(infos, self._withhold, core.executing)
         infos["wmrl"], infos["_wmrl"] = (
-            batch_info(streams, core.group, core.anchor, self._all, turned),
+            batch_info(streams, core.group, core.anchor, self._every, turned),
             self._all.copy(),
         )
         self._over = done
