@@ -12,15 +12,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from wmrl_envs.files import replacing
 from wmrl_envs.research.outcome import STATUSES, Status
 
 __all__ = ["STATUS_COLOURS", "draw_figures"]
 
-matplotlib.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "axes.titlesize": 10})
-
-REAL, PREDICTED, CALIBRATED, REPORTED = "#1b7837", "#e08214", "#2166ac", "#222222"
+STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "axes.titlesize": 10}
+REAL, PREDICTED, CALIBRATED, REPORTED, NEUTRAL = "#1b7837", "#e08214", "#2166ac", "#222222", "#999999"
 STATUS_COLOURS = {
     Status.MALFORMED: "#4d4d4d",
     Status.SYNTAX_ERROR: "#878787",
@@ -33,7 +33,7 @@ STATUS_COLOURS = {
     Status.VALID: "#4393c3",
 }
 SMOOTHING = 5
-"""Half-life, in steps, of the smoothed lines; each line's raw points stay visible behind it."""
+"""Steps that a line's moving mean spans; the raw points stay visible behind it."""
 
 
 def draw_figures(folder: Path) -> list[Path]:
@@ -50,24 +50,31 @@ def draw_figures(folder: Path) -> list[Path]:
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     panels: dict[str, Callable[[Axes], None]] = {
         "score": lambda axes: _score(axes, rows, summary),
-        "calibration": lambda axes: _calibration(axes, calibration),
+        "calibration": lambda axes: _calibration(axes, calibration, summary["config"]["reward"]),
         "weight": lambda axes: _weight(axes, rows),
         "statuses": lambda axes: _statuses(axes, rows),
         "cost": lambda axes: _cost(axes, rows, summary["ledger"]),
     }
-    written = []
-    for name, draw in panels.items():
-        figure = Figure(figsize=(5.2, 3.6), layout="constrained")
-        draw(figure.subplots())
-        written.append(_save(figure, folder / "figures" / f"{name}.png"))
-    overview = Figure(figsize=(14, 7), layout="constrained")
-    grid = overview.subplot_mosaic([["score", "calibration", "weight"], ["statuses", "statuses", "cost"]])
-    for name, draw in panels.items():
-        draw(grid[name])
-    config = summary["config"]
-    overview.suptitle(f"{config['task']}: {config['agent']} on {config['reward']} rewards, seed {config['seed']}")
-    written.append(_save(overview, folder / "figures" / "overview.png"))
+    with matplotlib.rc_context(STYLE):
+        written = [_one(draw, folder / "figures" / f"{name}.png") for name, draw in panels.items()]
+        overview = Figure(figsize=(13.5, 7.2), layout="constrained")
+        grid = overview.subplot_mosaic([["score", "calibration", "weight"], ["statuses", "statuses", "cost"]])
+        for name, draw in panels.items():
+            draw(grid[name])
+        overview.suptitle(_title(summary["config"]), fontsize=12)
+        written.append(_save(overview, folder / "figures" / "overview.png"))
     return written
+
+
+def _title(config: dict[str, Any]) -> str:
+    tasks = ", ".join(Path(name.strip()).name for name in config["task"].split(","))
+    return f"{tasks}: {config['agent']} on {config['reward']} rewards, seed {config['seed']}"
+
+
+def _one(draw: Callable[[Axes], None], path: Path) -> Path:
+    figure = Figure(figsize=(5.6, 3.8), layout="constrained")
+    draw(figure.subplots())
+    return _save(figure, path)
 
 
 def _save(figure: Figure, path: Path) -> Path:
@@ -76,99 +83,136 @@ def _save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def _line(axes: Axes, x: Any, y: pd.Series, label: str, colour: str) -> None:
+def _known(rows: pd.DataFrame, column: str) -> bool:
+    return column in rows and bool(rows[column].notna().any())
+
+
+def _smooth(values: pd.Series) -> pd.Series:
+    return values.rolling(SMOOTHING, min_periods=1, center=True).mean()
+
+
+def _line(axes: Axes, x: pd.Series, y: pd.Series, label: str, colour: str) -> None:
     axes.plot(x, y, ".", color=colour, alpha=0.25, markersize=3)
-    axes.plot(x, y.ewm(halflife=SMOOTHING, ignore_na=True).mean(), color=colour, label=label)
+    axes.plot(x, _smooth(y), color=colour, label=label)
 
 
 def _score(axes: Axes, rows: pd.DataFrame, summary: dict[str, Any]) -> None:
-    seconds = rows["execution_seconds"]
+    """Draw reward against what was spent on real executions, and the reported score before and after."""
+    axes.set_title("Reward of the policy")
+    executes = rows["executions"].iloc[-1] > rows["warmup_executions"].iloc[-1]
+    seconds = rows["execution_seconds"] if executes else rows["step"]
+    axes.set_xlabel("CPU seconds of real execution" if executes else "step (nothing is executed after the warm-up)")
     for column, label, colour in (
         ("predicted_reward", "predicted", PREDICTED),
         ("calibrated_reward", "calibrated", CALIBRATED),
-        ("real_reward", "real (executed rollouts)", REAL),
+        ("real_reward", "real, where executed", REAL),
     ):
-        if column in rows and rows[column].notna().any():
+        same = column == "calibrated_reward" and _known(rows, column) and rows[column].equals(rows["predicted_reward"])
+        if _known(rows, column) and not same:
             _line(axes, seconds, rows[column], label, colour)
+    warmup = float(rows["warmup_seconds"].iloc[-1])
+    if executes and warmup > 0:
+        axes.axvspan(0, warmup, color=NEUTRAL, alpha=0.15, linewidth=0, label="warm-up of the world model")
     for when, x in (("before", 0.0), ("after", float(seconds.iloc[-1]))):
         if summary[when] is not None:
             point = summary[when]
-            label = "reported (other half)" if when == "after" else None
-            axes.errorbar(
-                x, point["score"], 2 * point["standard_error"], fmt="D", color=REPORTED, capsize=3, label=label
-            )
-    axes.set(title="Reward of the policy", xlabel="CPU seconds of real execution", ylabel="mean reward", ylim=(0, 1))
-    axes.legend(frameon=False, loc="lower right")
+            label = "reported (other half, ± 2 s.e.)" if when == "after" else None
+            error = 2 * (point["standard_error"] or 0.0)
+            axes.errorbar(x, point["score"], error, fmt="D", color=REPORTED, capsize=3, markersize=5, label=label)
+    axes.set_ylabel("mean reward")
+    axes.set_ylim(0, 1.02)
+    axes.set_xlim(left=-0.02 * float(seconds.iloc[-1]))
+    axes.legend(frameon=False, loc="lower right", fontsize=8)
 
 
-def _calibration(axes: Axes, calibration: dict[str, Any]) -> None:
-    axes.plot([0, 1], [0, 1], ":", color="#999999", label="no correction")
-    axes.plot(
-        calibration["predicted"], calibration["real"], ".", color=REAL, alpha=0.35, markersize=4, label="executed pairs"
-    )
-    if calibration["knots"]["predicted"]:
+def _calibration(axes: Axes, calibration: dict[str, Any], reward: str) -> None:
+    """Draw the executed pairs and the map that was fitted on them."""
+    axes.plot([0, 1], [0, 1], ":", color=NEUTRAL, label="prediction as it is")
+    predicted, real = calibration["predicted"], calibration["real"]
+    axes.plot(predicted, real, ".", color=REAL, alpha=0.3, markersize=4, label="executed pairs")
+    knots = calibration["knots"]
+    if knots["predicted"]:
         axes.plot(
-            [0, *calibration["knots"]["predicted"], 1],
-            [calibration["knots"]["real"][0], *calibration["knots"]["real"], calibration["knots"]["real"][-1]],
+            [0, *knots["predicted"], 1],
+            [knots["real"][0], *knots["real"], knots["real"][-1]],
             color=CALIBRATED,
             label="calibration map",
         )
-    axes.set(
-        title="What predictions turn out to be",
-        xlabel="predicted reward",
-        ylabel="real reward",
-        xlim=(0, 1),
-        ylim=(0, 1.02),
-    )
-    axes.legend(frameon=False, loc="upper left")
+    if not predicted:
+        text = f"reward scheme {reward!r}\nfits no calibration map"
+        axes.text(0.5, 0.5, text, ha="center", va="center", backgroundcolor="white")
+    axes.set_title("What predictions turn out to be")
+    axes.set_xlabel("predicted reward")
+    axes.set_ylabel("real reward")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.02)
+    if predicted:
+        # Below the diagonal and right of the ladder's gap between failures and valid submissions few pairs lie.
+        axes.legend(
+            frameon=True, framealpha=0.9, edgecolor="none", loc="center right", fontsize=8, bbox_to_anchor=(1, 0.3)
+        )
 
 
 def _weight(axes: Axes, rows: pd.DataFrame) -> None:
+    """Draw what the predicted and the real stream count for."""
+    drawn = False
     for column, label, colour in (
         ("lambda", "lambda: trust in predictions", CALIBRATED),
-        ("alpha", "alpha: strength of correction", REAL),
+        ("alpha", "alpha: strength of the correction", REAL),
         ("weight", "weight of executed groups", PREDICTED),
     ):
-        if column in rows and rows[column].notna().any():
-            axes.plot(rows["step"], rows[column], color=colour, label=label)
-    axes.set(title="How the two streams are weighed", xlabel="step", ylabel="weight")
+        if _known(rows, column):
+            known = rows[rows[column].notna()]  # a step without anchors has no weight of anchors
+            axes.plot(known["step"], known[column], color=colour, label=label)
+            drawn = True
+    axes.set_title("How the two streams are weighed")
+    axes.set_xlabel("step")
     axes.set_ylim(bottom=0)
-    if axes.lines:
-        axes.legend(frameon=False)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    if drawn:
+        axes.set_ylim(top=1.25 * max(line.get_ydata().max() for line in axes.lines))  # type: ignore[union-attr]
+        axes.legend(frameon=False, loc="upper left", fontsize=8)
 
 
 def _statuses(axes: Axes, rows: pd.DataFrame) -> None:
+    """Draw the shares of outcomes over time."""
     # From the ladder's top to its bottom, so that what trains away vanishes at the upper edge.
     shown = [status for status in reversed(STATUSES) if rows[f"status_{status}"].max() > 0]
-    shares = [rows[f"status_{status}"].rolling(SMOOTHING, min_periods=1).mean() for status in shown]
-    axes.stackplot(
-        rows["step"],
-        *shares,
-        labels=[status.replace("_", " ") for status in shown],
-        colors=[STATUS_COLOURS[status] for status in shown],
-    )
-    axes.set(
-        title="Outcomes shown to the agent",
-        xlabel="step",
-        ylabel="share",
-        ylim=(0, 1),
-        xlim=(1, max(2, rows["step"].max())),
-    )
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    shares = [_smooth(rows[f"status_{status}"]) for status in shown]
+    if len(rows) > 1:
+        axes.stackplot(
+            rows["step"],
+            *shares,
+            labels=[status.replace("_", " ") for status in shown],
+            colors=[STATUS_COLOURS[status] for status in shown],
+        )
+        axes.set_xlim(1, rows["step"].max())
+    else:
+        bottom = 0.0
+        for status, share in zip(shown, shares, strict=True):
+            height = float(share.iloc[0])
+            axes.bar(1, height, 0.5, bottom, color=STATUS_COLOURS[status], label=status.replace("_", " "))
+            bottom += height
+    axes.set_title("Outcomes shown to the agent (predicted, or real in executed groups)")
+    axes.set_xlabel("step")
+    axes.set_ylabel("share")
+    axes.set_ylim(0, 1)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], framealpha=0.85, edgecolor="none", loc="lower right", fontsize=8)
 
 
 def _cost(axes: Axes, rows: pd.DataFrame, ledger: dict[str, Any]) -> None:
-    axes.plot(rows["step"], rows["execution_seconds"], color=REAL, label="execution (warm-up included)")
-    axes.plot(rows["step"], rows["prediction_seconds"], color=PREDICTED, label="prediction")
-    ratio = ledger.get("cost_ratio")
-    if ratio:
-        everything = rows["execution_seconds"].iloc[-1] / ratio
-        axes.plot(
-            rows["step"],
-            everything * np.arange(1, len(rows) + 1) / len(rows),
-            "--",
-            color="#999999",
-            label="executing everything (estimate)",
-        )
-    axes.set(title="Cost", xlabel="step", ylabel="seconds", yscale="symlog")
-    axes.legend(frameon=False)
+    """Draw the seconds spent against those of executing everything."""
+    axes.plot(rows["step"], rows["execution_seconds"], color=REAL, label="executed, warm-up included")
+    if ledger["predictions"]:
+        axes.plot(rows["step"], rows["prediction_seconds"], color=PREDICTED, label="predicted")
+        if ledger["full_seconds"]:
+            everything = ledger["full_seconds"] * np.arange(1, len(rows) + 1) / len(rows)
+            axes.plot(rows["step"], everything, "--", color=NEUTRAL, label="executing everything (estimate)")
+    axes.set_title("Cost")
+    axes.set_xlabel("step")
+    axes.set_ylabel("seconds")
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    axes.legend(frameon=False, loc="upper left", fontsize=8)
