@@ -13,7 +13,7 @@ from titanic_solutions import TASK, outcome, outcomes, submissions
 from wmrl_envs.errors import CheckpointError, GradingError, WorldModelError
 from wmrl_envs.research.grading import MAX_CODE_CHARS, Submission
 from wmrl_envs.research.outcome import STATUSES, Outcome, Prediction, Status
-from wmrl_envs.world_models import LearnedWorldModel, check_predictions
+from wmrl_envs.world_models import LearnedWorldModel, check_predictions, task_model
 
 
 def fitted(count=90, **settings):
@@ -152,6 +152,22 @@ def test_the_residual_keeps_the_latest_points():
     model.observe(batch[:60], outcomes(batch[:60]))
     model.observe(batch[60:], outcomes(batch[60:]))
     assert len(model.state_dict()["tasks"]["titanic"]["points"]) == 30
+
+
+def test_memory_is_bounded_and_forgetting_changes_no_prediction(monkeypatch):
+    monkeypatch.setattr(task_model, "_CELLS", 4000)
+    model, free = fitted(refit_every=2), fitted(refit_every=2)
+    free._models["titanic"]._room = 10**9
+    batch = submissions(start=90)
+    for step in range(6):
+        for either in (model, free):
+            either.observe(batch[20 * step :][:8], outcomes(batch[20 * step :][:8]))
+        programs = [Submission(TASK, f"name_{step}_{i} = {i}") for i in range(100)]
+        assert bare(model.grade(programs)) == bare(free.grade(programs))
+        assert bare(model.grade(batch)) == bare(free.grade(batch))
+    assert len(model._models["titanic"]._table) < 0.8 * len(free._models["titanic"]._table)
+    assert bare(model.grade(submissions())) == bare(free.grade(submissions()))
+    assert model.state_dict() == free.state_dict()
 
 
 def test_state_is_exact_at_any_moment():

@@ -3,15 +3,11 @@
 import numpy as np
 import pytest
 
-from wmrl_envs.world_models.residual import NOISES, WIDTHS, Executions, KernelResidual
+from wmrl_envs.world_models.residual import KernelResidual
 
 
 def _binary(rng, rows, columns):
     return (rng.random((rows, columns)) < 0.4).astype(np.float32)
-
-
-def _executed(points, counts, errors, scatter=None):
-    return Executions(points, counts, errors, np.zeros(len(points)) if scatter is None else scatter)
 
 
 def _kernel(a, b, width):
@@ -25,7 +21,7 @@ def test_posterior_is_the_formula():
     counts = rng.integers(1, 5, len(points)).astype(float)
     errors = rng.normal(size=(len(points), 3))
     residual = KernelResidual(width=6.0, noise=0.02)
-    residual.fit(_executed(points, counts, errors))
+    residual.fit(points, counts, errors)
     gram = _kernel(points, points, 6.0) + 0.02 * np.diag(1 / counts)
     expected = _kernel(queries, points, 6.0) @ np.linalg.solve(gram, errors)
     np.testing.assert_allclose(residual.correction(residual.similarity(queries)), expected, atol=1e-10)
@@ -36,7 +32,7 @@ def test_executed_often_means_believed_and_far_away_means_unchanged():
     far = np.ones((1, 100), dtype=np.float32)
     for count in (1.0, 10.0, 1e6):
         residual = KernelResidual(width=6.0, noise=0.02)
-        residual.fit(_executed(point, np.array([count]), np.array([[0.4]])))
+        residual.fit(point, np.array([count]), np.array([[0.4]]))
         shrunk = 0.4 * count / (count + 0.02)
         assert residual.correction(residual.similarity(point))[0, 0] == pytest.approx(shrunk, abs=1e-12)
         assert abs(residual.correction(residual.similarity(far))[0, 0]) < 1e-6
@@ -45,7 +41,7 @@ def test_executed_often_means_believed_and_far_away_means_unchanged():
 def test_features_that_came_later_only_add_distance():
     points = np.array([[1, 0], [0, 1]], dtype=np.float32)
     residual = KernelResidual(width=2.0, noise=0.02)
-    residual.fit(_executed(points, np.ones(2), np.ones((2, 1))))
+    residual.fit(points, np.ones(2), np.ones((2, 1)))
     wider = np.array([[1, 0, 1, 1]], dtype=np.float32)
     np.testing.assert_allclose(residual.similarity(wider), np.exp([[-1.0, -2.0]]))
 
@@ -55,7 +51,7 @@ def test_a_row_is_the_same_in_a_batch_of_any_size():
     points = np.unique(_binary(rng, 300, 64), axis=0)
     queries = _binary(rng, 129, 64)
     residual = KernelResidual(width=6.0, noise=0.02)
-    residual.fit(_executed(points, np.ones(len(points)), rng.normal(size=(len(points), 10))))
+    residual.fit(points, np.ones(len(points)), rng.normal(size=(len(points), 10)))
     together = residual.correction(residual.similarity(queries))
     alone = np.concatenate([residual.correction(residual.similarity(queries[[i]])) for i in range(len(queries))])
     np.testing.assert_array_equal(together, alone)
@@ -65,7 +61,7 @@ def test_spread_shrinks_at_what_was_executed_and_nowhere_else():
     points = np.zeros((1, 200), dtype=np.float32)
     queries = np.stack([np.zeros(200), np.ones(200)]).astype(np.float32)
     residual = KernelResidual(width=6.0, noise=0.02)
-    residual.fit(_executed(points, np.ones(1), np.zeros((1, 1))))
+    residual.fit(points, np.ones(1), np.zeros((1, 1)))
     left = residual.shrinkage(residual.similarity(queries))
     # One point alone: the bound is the exact posterior standard deviation.
     np.testing.assert_allclose(left, [np.sqrt(1 - 1 / 1.02), 1.0], atol=1e-12)
@@ -76,47 +72,8 @@ def test_shrinkage_bounds_the_exact_posterior():
     points = np.unique(_binary(rng, 60, 20), axis=0)
     queries = _binary(rng, 50, 20)
     residual = KernelResidual(width=6.0, noise=0.02)
-    residual.fit(_executed(points, np.ones(len(points)), np.zeros((len(points), 1))))
+    residual.fit(points, np.ones(len(points)), np.zeros((len(points), 1)))
     similarity = residual.similarity(queries)
     gram = _kernel(points, points, 6.0) + 0.02 * np.eye(len(points))
     exact = np.sqrt(1 - np.einsum("ij,ji->i", similarity, np.linalg.solve(gram, similarity.T)))
     assert (residual.shrinkage(similarity) >= exact - 1e-9).all()
-
-
-def _drawn(rng, noise, width=12.0, amplitude=0.3, n=250, columns=40):
-    """Errors drawn from the process itself, one to five executions a row."""
-    points = np.unique(_binary(rng, n, columns), axis=0)
-    rng.shuffle(points)
-    counts = rng.integers(1, 6, len(points)).astype(float)
-    gram = _kernel(points, points, width) + 1e-9 * np.eye(len(points))
-    truth = amplitude * np.linalg.cholesky(gram) @ rng.normal(size=len(points))
-    runs = [t + amplitude * np.sqrt(noise) * rng.normal(size=int(c)) for t, c in zip(truth, counts, strict=True)]
-    means = np.array([run.mean() for run in runs])
-    scatter = np.array([((run - run.mean()) ** 2).sum() for run in runs])
-    return _executed(points, counts, means[:, None], scatter)
-
-
-@pytest.mark.parametrize("noise", [0.03, 0.3, 3.0])
-def test_likelihood_finds_the_noise_and_the_width(noise):
-    residual = KernelResidual()
-    residual.tune(_drawn(np.random.default_rng(5), noise), everywhere=True)
-    assert residual.noise == noise
-    assert residual.width == 12.0
-
-
-def test_tuning_moves_one_step_at_a_time_and_settles():
-    executed = _drawn(np.random.default_rng(6), 0.3)
-    residual, steps = KernelResidual(), []
-    for _ in range(8):
-        before = NOISES.index(residual.noise), WIDTHS.index(residual.width)
-        residual.tune(executed)
-        after = NOISES.index(residual.noise), WIDTHS.index(residual.width)
-        steps.append(max(abs(after[0] - before[0]), abs(after[1] - before[1])))
-    assert (residual.noise, residual.width) == (0.3, 12.0)
-    assert max(steps) == 1 and steps[-1] == 0
-
-
-def test_given_values_are_not_tuned():
-    residual = KernelResidual(width=6.0, noise=0.02)
-    residual.tune(_drawn(np.random.default_rng(7), 3.0), everywhere=True)
-    assert (residual.width, residual.noise) == (6.0, 0.02)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -75,9 +76,8 @@ class DataNames:
         )
 
 
-@lru_cache(maxsize=65_536)
 def syntax_tokens(code: str, names: DataNames) -> frozenset[str]:
-    """Return the tokens of one solution; memoised, since a policy that converges repeats itself.
+    """Return the tokens of one solution.
 
     Args:
         code: Python source that compiles (`wmrl_envs.research.grading.gate` lets nothing else through).
@@ -138,6 +138,16 @@ def syntax_tokens(code: str, names: DataNames) -> frozenset[str]:
     if "file:submission.csv" in tokens and ("call:to_csv" in tokens or "call:open" in tokens or "call:write" in tokens):
         tokens.add("writes-submission")
     return frozenset(tokens)
+
+
+@lru_cache(maxsize=32_768)
+def _sorted_tokens(code: str, names: DataNames) -> tuple[str, ...]:
+    """Return a solution's tokens, memoised for all world models of a process.
+
+    Sorted, because the order of a set of strings differs from one process to the next; interned, because solutions of
+    one task share most tokens.
+    """
+    return tuple(sys.intern(token) for token in sorted(syntax_tokens(code, names)))
 
 
 def _called(node: ast.expr) -> str | None:
@@ -209,7 +219,7 @@ class FeatureTable:
     def __init__(self, names: DataNames) -> None:
         self._names = names
         self._columns: dict[str, int] = {}
-        self._rows: dict[frozenset[str], int] = {}
+        self._rows: dict[tuple[str, ...], int] = {}
         self._codes: dict[str, int] = {}
         self._cells = np.zeros((256, 256), dtype=np.float32)
 
@@ -227,6 +237,11 @@ class FeatureTable:
         return tuple(self._columns)
 
     @property
+    def cells(self) -> int:
+        """Size of the matrix, rows times tokens."""
+        return len(self._rows) * len(self._columns)
+
+    @property
     def matrix(self) -> NDArray[np.float32]:
         """The rows so far: float32 [rows, tokens] of 0 and 1, a view that the next `row` call may outdate."""
         return self._cells[: len(self._rows), : len(self._columns)]
@@ -236,12 +251,11 @@ class FeatureTable:
         known = self._codes.get(code)
         if known is not None:
             return known
-        tokens = syntax_tokens(code, self._names)
+        tokens = _sorted_tokens(code, self._names)
         row = self._rows.get(tokens)
         if row is None:
             row = self._rows[tokens] = len(self._rows)
-            # Sorted, because the order of a set of strings differs from one process to the next.
-            indices = [self._columns.setdefault(token, len(self._columns)) for token in sorted(tokens)]
+            indices = [self._columns.setdefault(token, len(self._columns)) for token in tokens]
             self._grow()
             self._cells[row, indices] = 1.0
         self._codes[code] = row

@@ -51,9 +51,8 @@ class LearnedWorldModel:
             which makes the first reset fast; ``"execution"`` executes all of them through the environment's grader.
         cache_dir: Folder that remembers executed warm-ups by content; None is ``$XDG_CACHE_HOME/wmrl-envs`` (by default
             ``~/.cache/wmrl-envs``). A cached execution is charged as if it were made.
-        width: Width of the residual's kernel, in features that differ; None chooses it by marginal likelihood.
-        noise: Variance that the residual gives one execution's error, in units of the variance of the errors; None
-            chooses it by marginal likelihood.
+        width: Width of the residual's kernel, in features that differ.
+        noise: Variance that the residual gives one execution's error, in units of the variance of the errors.
         max_points: Distinct executed solutions that the residual keeps per task, the latest ones. A refit on n of them
             takes time in proportion to n cubed.
 
@@ -75,8 +74,8 @@ class LearnedWorldModel:
         *,
         warmup_source: Literal["recordings", "execution"] = "recordings",
         cache_dir: str | os.PathLike[str] | None = None,
-        width: float | None = None,
-        noise: float | None = None,
+        width: float = 6.0,
+        noise: float = 0.1,
         max_points: int = 1000,
     ) -> None:
         least = {"warmup": MIN_EXECUTIONS, "refit_every": 0, "seed": 0, "trees": 1, "max_points": 1}
@@ -90,8 +89,8 @@ class LearnedWorldModel:
             if isinstance(value, bool) or not isinstance(value, int) or value < least[name]:
                 raise ConfigurationError(f"{name} must be a whole number of at least {least[name]}, got {value!r}")
         for name, number in (("width", width), ("noise", noise)):
-            if number is not None and not 0.0 < number < float("inf"):
-                raise ConfigurationError(f"{name} must be a positive number, or None to choose it, got {number!r}")
+            if not 0.0 < number < float("inf"):
+                raise ConfigurationError(f"{name} must be a positive number, got {number!r}")
         if warmup_source not in _SOURCES:
             raise ConfigurationError(
                 f"unknown warmup_source {warmup_source!r}; it is 'recordings' or 'execution'."

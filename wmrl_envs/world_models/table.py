@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from wmrl_envs.research.grading import Grader, Submission, check_graded
 from wmrl_envs.research.outcome import STATUSES, Outcome, Prediction
+from wmrl_envs.research.sandbox.replay import ReplaySandbox
 
 __all__ = ["TableWorldModel"]
 
@@ -28,11 +29,7 @@ class TableWorldModel:
     """
 
     def __init__(self, recordings: Grader | None = None) -> None:
-        if recordings is None:
-            from wmrl_envs.research.sandbox.replay import ReplaySandbox
-
-            recordings = ReplaySandbox()
-        self._recordings = recordings
+        self._recordings = ReplaySandbox() if recordings is None else recordings
         self._tables: dict[str, dict[str | None, Prediction | None]] = {}
 
     def grade(self, submissions: Sequence[Submission]) -> list[Prediction | None]:

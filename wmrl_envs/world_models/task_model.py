@@ -12,13 +12,15 @@ from wmrl_envs.research.outcome import STATUSES, Outcome, Prediction, Status, la
 from wmrl_envs.world_models.features import DataNames, FeatureTable
 from wmrl_envs.world_models.forest import OutcomeForest
 from wmrl_envs.world_models.pairs import Executed, pack, pack_outcome, unpack, unpack_outcome
-from wmrl_envs.world_models.residual import Executions, KernelResidual
+from wmrl_envs.world_models.residual import KernelResidual
 
 __all__ = ["TaskModel"]
 
 FloatArray = NDArray[np.float64]
 _INDEX = {status: index for index, status in enumerate(STATUSES)}
 _VALID = _INDEX[Status.VALID]
+_CELLS = 2**25
+"""Feature cells (4 bytes each) after which solutions that were only predicted are forgotten."""
 _RUNGS = np.array([ladder_reward(status) if status is not Status.VALID else 0.0 for status in STATUSES])
 
 
@@ -31,15 +33,12 @@ class _Point:
     count: int = 0
     total: FloatArray = field(default_factory=lambda: np.zeros(1 + len(STATUSES)))
     """Sums over executions: the reward, then the indicator of each status."""
-    squares: float = 0.0
-    """Sum of the squared rewards."""
     examples: dict[Status, Outcome] = field(default_factory=dict)
     """One execution that ended so, for its feedback: the latest."""
 
     def add(self, outcome: Outcome) -> None:
         self.count += 1
         self.total[0] += outcome.reward
-        self.squares += outcome.reward**2
         self.total[1 + _INDEX[outcome.status]] += 1.0
         self.examples[outcome.status] = outcome
 
@@ -48,7 +47,6 @@ class _Point:
             "code": self.code,
             "count": self.count,
             "total": self.total.tolist(),
-            "squares": self.squares,
             "examples": [pack_outcome(outcome) for outcome in self.examples.values()],
         }
 
@@ -56,7 +54,7 @@ class _Point:
     def from_state(cls, state: dict[str, Any]) -> _Point:
         examples = [unpack_outcome(example) for example in state["examples"]]
         by_status = {example.status: example for example in examples}
-        return cls(state["code"], state["count"], np.array(state["total"]), state["squares"], by_status)
+        return cls(state["code"], state["count"], np.array(state["total"]), by_status)
 
 
 class TaskModel:
@@ -66,14 +64,12 @@ class TaskModel:
         names: What the task's data is called.
         trees: Trees of the forest.
         seed: Seed of the forest.
-        width: Kernel width of the residual, in differing features; None chooses it.
-        noise: Variance of one execution's error that the residual assumes; None chooses it.
+        width: Kernel width of the residual, in differing features.
+        noise: Variance of one execution's error that the residual assumes.
         max_points: Distinct executed solutions that the residual keeps, the latest ones.
     """
 
-    def __init__(
-        self, names: DataNames, *, trees: int, seed: int, width: float | None, noise: float | None, max_points: int
-    ) -> None:
+    def __init__(self, names: DataNames, *, trees: int, seed: int, width: float, noise: float, max_points: int) -> None:
         self.names = names
         self._table = FeatureTable(names)
         self._forest = OutcomeForest(trees, seed)
@@ -83,12 +79,14 @@ class TaskModel:
         self._points: dict[int, _Point] = {}
         self._pending: list[Executed] = []
         self._width = 0
+        self._honest: dict[int, FloatArray] = {}
+        self._room = _CELLS
         self._base = np.zeros((0, 1 + len(STATUSES)))
         self._spread = np.zeros(0)
         self._modelled = 0
         self._memo: dict[int, Prediction] = {}
         self._kept: list[_Point] = []
-        self._kept_status = np.zeros(0, dtype=np.intp)
+        self._kept_reward, self._kept_status = np.zeros(0), np.zeros(0, dtype=np.intp)
 
     def fit(self, warmup: list[Executed]) -> None:
         """Fit the forest on warm-up executions, and the residual on its out-of-bag errors."""
@@ -98,13 +96,9 @@ class TaskModel:
         features = self._table.matrix[rows]
         self._width = features.shape[1]
         targets = np.stack([self._points[row].total / self._points[row].count for row in rows])
-        honest = self._forest.fit(features, targets)
-        self._model_rows()
         # In the bag a forest repeats what it was told; out of the bag it errs as it does on new solutions.
-        self._base[rows] = honest
-        executed = self._executions()
-        self._residual.tune(executed, everywhere=True)
-        self._fit_residual(executed)
+        self._honest = dict(zip(rows, self._forest.fit(features, targets), strict=True))
+        self._fit_residual()
 
     def add(self, code: str, outcome: Outcome) -> None:
         """Note one execution; predictions change with the next `refit`."""
@@ -112,30 +106,20 @@ class TaskModel:
 
     def refit(self) -> None:
         """Fit the residual on everything noted so far."""
+        if not self._pending:
+            return
         self._note(self._pending)
         self._pending.clear()
         self._points = dict(list(self._points.items())[-self._max_points :])
+        self._fit_residual()
+
+    def _fit_residual(self) -> None:
         self._model_rows()
-        executed = self._executions()
-        self._residual.tune(executed)
-        self._fit_residual(executed)
-
-    def _executions(self) -> Executions:
-        rows, points = list(self._points), list(self._points.values())
-        counts = np.array([point.count for point in points], dtype=np.float64)
-        means = np.stack([point.total for point in points]) / counts[:, None]
-        squares = np.array([point.squares for point in points])
-        return Executions(
-            points=self._table.matrix[rows],
-            counts=counts,
-            errors=means - self._base[rows],
-            scatter=np.maximum(squares - counts * means[:, 0] ** 2, 0.0),
-        )
-
-    def _fit_residual(self, executed: Executions) -> None:
-        self._residual.fit(executed)
-        self._kept = list(self._points.values())
-        self._kept_status = np.array([int(point.total[1:].argmax()) for point in self._kept])
+        rows, self._kept = list(self._points), list(self._points.values())
+        counts = np.array([point.count for point in self._kept], dtype=np.float64)
+        means = np.stack([point.total for point in self._kept]) / counts[:, None]
+        self._kept_reward, self._kept_status = means[:, 0], means[:, 1:].argmax(axis=1)
+        self._residual.fit(self._table.matrix[rows], counts, means - self._base[rows])
         self._memo.clear()
 
     def _note(self, executed: list[Executed]) -> None:
@@ -151,6 +135,8 @@ class TaskModel:
 
     def predict(self, codes: list[str]) -> tuple[list[Prediction], list[bool]]:
         """Return one prediction per code (``seconds`` 0), and which had to be computed since the last refit."""
+        if self._table.cells > self._room:
+            self._forget()
         rows = [self._table.row(code) for code in codes]
         new = {row: None for row in rows if row not in self._memo}
         if new:
@@ -165,8 +151,6 @@ class TaskModel:
             "warmup": pack(self._warmup),
             "points": [point.state_dict() for point in self._points.values()],
             "pending": pack(self._pending),
-            "width": self._residual.width,
-            "noise": self._residual.noise,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -174,9 +158,7 @@ class TaskModel:
         self.fit(unpack(state["warmup"]))
         points = [_Point.from_state(point) for point in state["points"]]
         self._points = {self._table.row(point.code): point for point in points}
-        self._model_rows()
-        self._residual.width, self._residual.noise = float(state["width"]), float(state["noise"])
-        self._fit_residual(self._executions())
+        self._fit_residual()
         self._pending = unpack(state["pending"])
 
     def _model_rows(self) -> None:
@@ -185,9 +167,23 @@ class TaskModel:
         if self._modelled == len(matrix):
             return
         prediction = self._forest.predict(matrix[self._modelled :, : self._width])
+        for row in range(self._modelled, len(matrix)):
+            if row in self._honest:
+                prediction.outcomes[row - self._modelled] = self._honest[row]
         self._base = np.concatenate([self._base, prediction.outcomes])
         self._spread = np.concatenate([self._spread, prediction.spread])
         self._modelled = len(matrix)
+
+    def _forget(self) -> None:
+        """Drop what was only predicted, so that memory is bounded however many programs an agent writes."""
+        points = list(self._points.values())
+        self._table = FeatureTable(self.names)
+        for code, _ in self._warmup:  # first, as when the forest was fitted: its columns and rows stay what they were
+            self._table.row(code)
+        self._points = {self._table.row(point.code): point for point in points}
+        self._base, self._spread, self._modelled = self._base[:0], self._spread[:0], 0
+        self._fit_residual()
+        self._room = max(_CELLS, 2 * self._table.cells)
 
     def _posterior(self, rows: list[int]) -> list[Prediction]:
         similarity = self._residual.similarity(self._table.matrix[rows])
@@ -199,8 +195,9 @@ class TaskModel:
         status = probabilities.argmax(axis=1)
         valid = np.maximum(probabilities[:, _VALID], 1e-9)
         position = np.clip(2.0 * ((reward - probabilities @ _RUNGS) / valid - 0.5), 0.0, 1.0)
-        alike = np.where(self._kept_status[None, :] == status[:, None], similarity, -1.0)
-        nearest = alike.argmax(axis=1)
+        # The most similar solution that ended so, and about as well: its feedback names a score.
+        alike = similarity - np.abs(self._kept_reward[None, :] - reward[:, None])
+        nearest = np.where(self._kept_status[None, :] == status[:, None], alike, -np.inf).argmax(axis=1)
         return [
             self._prediction(
                 STATUSES[status[i]],

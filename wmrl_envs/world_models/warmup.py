@@ -8,7 +8,8 @@ import os
 import tempfile
 import warnings
 import zlib
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from wmrl_envs.research.design_space import DesignSpace
 from wmrl_envs.research.grading import Grader, Submission, check_graded
 from wmrl_envs.research.leaderboard import HALVES
 from wmrl_envs.research.outcome import Outcome
+from wmrl_envs.research.sandbox.replay import ReplaySandbox
 from wmrl_envs.world_models.pairs import pack_outcome, unpack_outcome
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ _WHOLE_FILE = 16 * 2**20
 
 
 def warmup_submissions(
-    task: ResearchTask, n: int, seed: int, recorded: Container[str] | None = None
+    task: ResearchTask, n: int, seed: int, recorded: Collection[str] | None = None
 ) -> list[Submission]:
     """Draw distinct solutions from the prior of a task's design space.
 
@@ -62,6 +64,8 @@ def warmup_submissions(
             drawn[code] = recorded is None or code in recorded
         if sum(drawn.values()) >= n or len(drawn) >= space.size:
             break
+    if recorded is not None and sum(drawn.values()) < n:
+        drawn.update(dict.fromkeys(rng.permutation(sorted(recorded)).tolist(), True))
     codes = sorted(drawn, key=drawn.__getitem__, reverse=True)[:n]
     return [Submission(task, code, int(rng.integers(2**31))) for code in codes]
 
@@ -82,12 +86,8 @@ def warm_up(
     Raises:
         WorldModelError: If the task has no design space.
     """
-    replay, recorded = None, frozenset[str]()
-    if source == "recordings":
-        from wmrl_envs.research.sandbox.replay import ReplaySandbox
-
-        replay = ReplaySandbox()
-        recorded = replay.recorded(task)
+    replay = _recordings(grader) if source == "recordings" else None
+    recorded = _recorded(replay, task) if replay is not None else frozenset[str]()
     submissions = warmup_submissions(task, n, seed, recorded if recorded else None)
     live = [submission for submission in submissions if submission.code not in recorded]
     on_record = [submission for submission in submissions if submission.code in recorded]
@@ -96,6 +96,19 @@ def warm_up(
         outcomes.update(zip(on_record, replay.grade(on_record), strict=True))
     executed = ((submission, outcomes[submission]) for submission in submissions)
     return [(submission, outcome) for submission, outcome in executed if outcome is not None]
+
+
+_BUNDLED = ReplaySandbox()
+"""Shared, so that the thousand runs of a comparison read each recording once."""
+
+
+def _recordings(grader: Grader) -> ReplaySandbox:
+    return grader if isinstance(grader, ReplaySandbox) and grader.tables is not None else _BUNDLED
+
+
+@lru_cache(maxsize=16)
+def _recorded(replay: ReplaySandbox, task: ResearchTask) -> frozenset[str]:
+    return replay.recorded(task)
 
 
 def _execute(grader: Grader, submissions: Sequence[Submission], cache: WarmupCache) -> list[Outcome | None]:
