@@ -143,10 +143,14 @@ def _proportional(pid: int, otherwise: int) -> int:
     """Return a process's resident bytes that belong to no file, each page divided by how many processes share it."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
-            parts = dict(line.split()[:2] for line in file if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+            kilobytes = {line.split()[0]: int(line.split()[1]) for line in file if line.startswith("Pss")}
+    except PermissionError:
         return otherwise
-    return 1024 * sum(map(int, parts.values())) if parts else otherwise
+    except (FileNotFoundError, ProcessLookupError):  # it ended a moment ago
+        return 0
+    if "Pss_Anon:" not in kilobytes:  # before Linux 5.9
+        return 1024 * kilobytes.get("Pss:", 0)
+    return 1024 * (kilobytes["Pss_Anon:"] + kilobytes["Pss_Shmem:"])
 
 
 def disk_bytes(folder: str, tree: list[int], limit: int, most_files: int) -> int:
