@@ -105,7 +105,7 @@ def train(
     from wmrl_envs.progress import TrainingProgress
     from wmrl_envs.train import train as run
 
-    signal.signal(signal.SIGTERM, _terminate)
+    before = signal.signal(signal.SIGTERM, _terminate)
     with TrainingProgress(console, config) as progress:
         try:
             summary = run(config, folder, resume=resume is not None, on_step=progress.update, on_phase=progress.phase)
@@ -117,6 +117,8 @@ def train(
                 soft_wrap=True,
             )
             raise typer.Exit(ended) from None
+        finally:
+            signal.signal(signal.SIGTERM, before)
     _print_summary(summary, folder)
 
 

@@ -106,6 +106,8 @@ class Run:
             return
         # An agent of one's own may take more environment steps per update than one episode.
         update = getattr(self.agent, "n_steps", self.config.turns) * self.vec_env.num_envs
+        if self.recorder.step == 0:
+            self.env.set_progress(0.0)  # the first episodes begin before any callback is asked
         callbacks: list[BaseCallback] = [CorrectionCallback(), self.recorder]
         try:
             self.agent.learn(

@@ -1,0 +1,130 @@
+"""The command line: what it prints, and errors as one sentence without a traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from runs import arguments, wmrl
+from typer.testing import CliRunner, Result
+
+from wmrl_envs.cli import app
+from wmrl_envs.research.recording import read_recording
+from wmrl_envs.research.task import TASKS_DIR, bundled_tasks
+
+
+def run(*args: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, list(args))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A task folder of one's own, without a recording."""
+    shutil.copytree(TASKS_DIR / "titanic", tmp_path / "titanic", ignore=shutil.ignore_patterns("recording*"))
+    return tmp_path / "titanic"
+
+
+def test_train_then_evaluate(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    trained = wmrl("train", *arguments(steps=4), "--option", "ent_coef=0.001", "--out", str(out), folder=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    assert trained.stderr == ""
+    for words in (
+        "before training",
+        "after training",
+        "best solution found",
+        "Ledger of training",
+        "step 4/4",
+        "of executing everything",
+        str(out / "figures" / "overview.png"),
+        str(out / "best_solution.py"),
+    ):
+        assert words in trained.stdout
+    assert json.loads((out / "config.json").read_text())["options"] == {"ent_coef": 0.001}
+    evaluated = run("evaluate", str(out), "--episodes", "30")
+    assert evaluated.exit_code == 0, evaluated.output
+    assert "over 30 episodes on titanic" in evaluated.output
+    assert "valid" in evaluated.output
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["train", "--reward", "rectifid"], "Did you mean 'rectified'?"),
+        (["train", "--agent", "nowhere:Mine", "--sandbox", "replay"], "cannot be imported"),
+        (["train", "--task", "titanc"], "Did you mean 'titanic'?"),
+        (["train", "--task", "titanic,names"], "different design spaces"),
+        (["train", "--sandbox", "repla"], "Did you mean 'replay'?"),
+        (["train", "--isolation", "strct"], "Did you mean 'strict'?"),
+        (["train", "--world-model", "lerned"], "Did you mean 'learned'?"),
+        (["train", "--anchor-fraction", "2"], "must be in [0, 1], got 2.0"),
+        (["train", "--ramp", "7"], "ramp"),
+        (["train", "--warmup", "3"], "at least 8"),
+        (["train", "--option", "ent_coef"], "name=value"),
+        (["evaluate", "nowhere"], "nowhere holds no run"),
+        (["tasks", "show", "titanc"], "Did you mean 'titanic'?"),
+        (["tasks", "check", "titanc"], "Did you mean 'titanic'?"),
+        (["tasks", "record", "titanc"], "Did you mean 'titanic'?"),
+        (["tasks", "record", "titanic", "--members", "some", "--out", "x"], "whole number or 'all'"),
+        (["tasks", "leaderboard", "titanc"], "Did you mean 'titanic'?"),
+    ],
+)
+def test_errors_are_one_sentence(args: list[str], message: str) -> None:
+    result = run(*args)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.output
+    assert not Path("runs").exists() or args[0] != "train"
+
+
+def test_list_names_every_task() -> None:
+    result = run("tasks", "list")
+    assert result.exit_code == 0
+    assert all(name in result.output for name in bundled_tasks())
+    assert "all 5,400 solutions recorded" in result.output
+
+
+def test_show_prints_what_an_agent_reads() -> None:
+    result = run("tasks", "show", "titanic")
+    assert result.exit_code == 0
+    assert "submission.csv" in result.output
+    assert "[0" not in result.output or "survived" in result.output
+
+
+def test_check_says_everything_that_is_wrong(folder: Path) -> None:
+    assert run("tasks", "check", str(folder)).exit_code == 0
+    (folder / "LICENSE-data.txt").unlink()
+    (folder / "description.md").write_text("")
+    result = run("tasks", "check", str(folder))
+    assert result.exit_code == 1
+    assert "LICENSE-data.txt is missing" in result.stderr
+    assert "description.md is empty" in result.stderr
+    (folder / "public" / "test.csv").unlink()
+    assert "lacks public/test.csv" in run("tasks", "check", str(folder)).stderr
+
+
+def test_record_and_extend(folder: Path) -> None:
+    (folder / "leaderboard.json").unlink()  # a recording holds raw scores
+    for members in (3, 5):
+        result = run("tasks", "record", str(folder), "--members", str(members), "--workers", "1")
+        assert result.exit_code == 0, result.output
+        assert str(folder / "recording.jsonl.gz") in result.output
+        assert len(read_recording(folder / "recording.jsonl.gz")[1]) == members
+
+
+def test_leaderboard(folder: Path) -> None:
+    (folder / "leaderboard.json").unlink()
+    result = run("tasks", "leaderboard", str(folder), "--population", "4", "--workers", "1")
+    assert result.exit_code == 0, result.output
+    board = json.loads((folder / "leaderboard.json").read_text())
+    assert len(board["train"]) == len(board["report"]) == 4
+
+
+def test_help_of_every_command() -> None:
+    for command in ("train", "evaluate", "compare", "doctor", "tasks", "tasks record"):
+        result = run(*command.split(), "--help")
+        assert result.exit_code == 0, result.output
+        assert "Usage" in result.output

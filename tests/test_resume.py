@@ -1,0 +1,126 @@
+"""A run that was stopped at any moment goes on to the same result as one that never was."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pandas.testing import assert_frame_equal
+from runs import arguments, metrics, small_config, start_wmrl, steps_done, stop_when
+from typer.testing import CliRunner, Result
+
+from wmrl_envs.checkpoint import checkpoints
+from wmrl_envs.cli import app
+from wmrl_envs.errors import CheckpointError
+from wmrl_envs.train import train
+
+
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what takes most of a small run's time and is no part of these tests."""
+    monkeypatch.setattr("wmrl_envs.train.draw_figures", lambda folder: [])
+
+
+def command(*args: str) -> Result:
+    return CliRunner().invoke(app, args)
+
+
+@pytest.mark.parametrize("agent", ["grpo", "ppo"])
+def test_killed_run_resumes_to_the_same_metrics(tmp_path: Path, agent: str) -> None:
+    train(small_config(agent=agent), tmp_path / "unbroken")
+    killed = tmp_path / "killed"
+    after = int(np.random.default_rng().integers(2, 8))
+    process = start_wmrl("train", *arguments(agent=agent), "--out", str(killed), folder=tmp_path)
+    code, _ = stop_when(process, lambda: steps_done(killed) >= after, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert 0 < steps_done(killed) < 10
+    resumed = command("train", "--resume", str(killed))
+    assert resumed.exit_code == 0, resumed.output
+    assert_frame_equal(metrics(killed), metrics(tmp_path / "unbroken"))
+    assert (killed / "summary.json").exists()
+    assert not list(killed.rglob(".writing-*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_a_run_with_a_message_and_it_can_be_resumed(tmp_path: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "run"
+    process = start_wmrl("train", *arguments(steps=500), "--out", str(folder), folder=tmp_path)
+    code, err = stop_when(process, lambda: steps_done(folder) >= 3, number)
+    assert code == 128 + number
+    assert "Traceback" not in err
+    assert f"wmrl train --resume {folder}" in err
+    done = steps_done(folder)
+    resumed = command("train", "--resume", str(folder), "--steps", str(done + 2))
+    assert resumed.exit_code == 0, resumed.output
+    assert steps_done(folder) == done + 2
+
+
+def test_run_without_a_checkpoint_starts_over(tmp_path: Path) -> None:
+    train(small_config(steps=3), tmp_path / "unbroken")
+    broken_off = tmp_path / "broken_off"
+    train(small_config(steps=3), broken_off)
+    for path in checkpoints(broken_off / "checkpoints"):
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+    train(small_config(steps=3), broken_off, resume=True)
+    assert_frame_equal(metrics(broken_off), metrics(tmp_path / "unbroken"))
+
+
+def test_broken_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
+    train(small_config(ramp=0.0), tmp_path / "unbroken")
+    run = tmp_path / "run"
+    train(small_config(steps=8, ramp=0.0), run)
+    newest, before = checkpoints(run / "checkpoints")
+    assert [newest.name, before.name] == ["step-000008", "step-000006"]
+    agent = newest / "agent.zip"
+    agent.write_bytes(agent.read_bytes()[:1000])
+    with pytest.warns(RuntimeWarning, match="step-000008 cannot be read"):
+        train(small_config(ramp=0.0), run, resume=True)
+    assert_frame_equal(metrics(run), metrics(tmp_path / "unbroken"))
+    assert [path.name for path in checkpoints(run / "checkpoints")] == ["step-000010", "step-000008"]
+
+
+def test_unreadable_checkpoints_are_a_clear_error(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(small_config(steps=4), run)
+    for path in checkpoints(run / "checkpoints"):
+        (path / "state.json").write_text('{"step": 4')
+    with pytest.warns(RuntimeWarning), pytest.raises(CheckpointError, match="none of the 2 checkpoints"):
+        train(small_config(steps=8), run, resume=True)
+
+
+def test_other_settings_are_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(small_config(steps=2), run)
+    with pytest.raises(CheckpointError, match=r"seed was 0, now 1"):
+        train(small_config(steps=4, seed=1), run, resume=True)
+    for changed in (["--seed", "1"], ["--out", "elsewhere"], ["--option", "ent_coef=0.1"]):
+        refused = command("train", "--resume", str(run), *changed)
+        assert refused.exit_code == 1
+        assert "only steps and budget_seconds may change" in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_finished_run_is_evaluated_again_without_training(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    first = train(small_config(steps=2), run)
+    again = train(small_config(steps=2), run, resume=True)
+    assert again["after"] == first["after"]
+    assert again["ledger"]["executions"] == first["ledger"]["executions"]
+    assert steps_done(run) == 2
+
+
+def test_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(small_config(steps=1, evaluation_rollouts=0), run)
+    with pytest.raises(CheckpointError, match="already holds a run"):
+        train(small_config(steps=1), run)
+
+
+def test_nothing_to_resume() -> None:
+    missing = command("train", "--resume", "nowhere")
+    assert missing.exit_code == 1
+    assert "nowhere holds no run" in missing.stderr
