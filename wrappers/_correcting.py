@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wmrl_envs.correction import alpha_ramp, episode_returns, turn_reward
+from wmrl_envs.correction import alpha_ramp, episode_returns, scalar_return, turn_reward
 from wmrl_envs.errors import CheckpointError, ConfigurationError
 from wmrl_envs.wrappers._correction_state import CorrectionState, Snapshot
 from wmrl_envs.wrappers._slots import Slots
@@ -113,9 +113,14 @@ class CorrectingCore:
             "paid": 0.0,
             "best": 0.0,
         }
+        everywhere = bool(slots.all())
         for name, value in frozen.items():
-            setattr(self, name, np.where(slots, value, getattr(self, name)))
-        self._freeze(slots)
+            if not everywhere:
+                value = np.where(slots, value, getattr(self, name))
+            elif not isinstance(value, np.ndarray):
+                value = np.full(self.n, value)
+            setattr(self, name, value)
+        self._freeze(slots, everywhere)
         self._first_turn[slots] = self._clock
         self._marked_as = None
 
@@ -140,16 +145,7 @@ class CorrectingCore:
         else:
             potential = self.weight * np.where(streams.anchor, real, calibrated)
         if not streams.ended.none:
-            returns, _ = episode_returns(
-                calibrated,
-                real,
-                streams.anchor,
-                mean=self.mean,
-                lambda_=self.trust,
-                alpha=self.alpha,
-                probability=self.probability,
-                weight=None if rectified else self.weight,
-            )
+            returns = self._returns(calibrated, real, streams)
             potential = returns if streams.ended.full else np.where(streams.done, returns, potential)
         rewards = turn_reward(potential, self.paid)
         if not streams.clean:
@@ -165,6 +161,17 @@ class CorrectingCore:
         if self._slots.summed:
             self.best = np.where(streams.active & (calibrated == calibrated), calibrated, self.best)
         return rewards, shown
+
+    def _returns(self, calibrated: FloatArray, real: FloatArray, streams: Streams) -> FloatArray:
+        """Return what each episode pays in all ([n]), by the scheme."""
+        fusion: dict[str, FloatArray] = {"mean": self.mean}
+        if self._state.scheme.rectified:
+            fusion |= {"lambda_": self.trust, "alpha": self.alpha, "probability": self.probability}
+            if streams.clean:
+                return scalar_return(calibrated, real, streams.anchor, **fusion)
+        else:
+            fusion["weight"] = self.weight
+        return episode_returns(calibrated, real, streams.anchor, **fusion)[0]
 
     def frozen(self) -> dict[str, FloatArray]:
         """Return by name the frozen arrays [n] that go to info: of the episodes under way."""
@@ -230,9 +237,12 @@ class CorrectingCore:
         values, inverse = np.unique(probability, return_inverse=True)
         return np.array([alpha_ramp(state.progress, float(pi), state.ramp) for pi in values])[inverse]
 
-    def _freeze(self, slots: BoolArray) -> None:
+    def _freeze(self, slots: BoolArray, everywhere: bool) -> None:
         """Note which calibration the episodes that begin are corrected with, and drop those that no episode uses."""
         snapshot = self._state.snapshot()
+        if everywhere:
+            self._snapshots, self._snapshot_of = [snapshot], np.zeros(self.n, np.intp)
+            return
         if self._snapshots[-1] is not snapshot:
             self._snapshots.append(snapshot)
         self._snapshot_of[slots] = len(self._snapshots) - 1

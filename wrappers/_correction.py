@@ -43,6 +43,9 @@ class _WorldModelWrapper(Protocol):
     core: Any
     shared: Any
 
+    @property
+    def ledger(self) -> Ledger: ...
+
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
@@ -76,8 +79,7 @@ class CorrectionBase:
     @property
     def ledger(self) -> Ledger:
         """What the run executed and predicted, and what it cost."""
-        ledger: Ledger = self._below.shared.ledger
-        return ledger
+        return self._below.ledger
 
     @property
     def world_model(self) -> Any:

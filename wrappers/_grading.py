@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -46,6 +47,7 @@ class GradingCore(Slots):
         self._prepared = False
         self._first_turn = np.zeros(self.n, np.int64)
         self._executed: list[tuple[Submission, Outcome | None]] = []
+        self._charged = 0
         self._turn: tuple[IntArray, list[Submission]] | None = None
         self._keys = SolutionKeys()
         self._unknown, self._nothing = np.full(self.n, np.nan), np.zeros(self.n)
@@ -90,7 +92,7 @@ class GradingCore(Slots):
             if self.recording:
                 self._ledger.predict(len(submissions), seconds)
             missed = self._note_predictions(slots, shown, rewards)
-        rows = np.flatnonzero(self.executing if len(slots) == self.n else self.executing[slots]).tolist()
+        rows = self.executing_rows if len(slots) == self.n else np.flatnonzero(self.executing[slots]).tolist()
         if rows:
             outcomes = self._execute([submissions[row] for row in rows] + [submission for _, submission in missed])
             self._note_executions(
@@ -131,6 +133,7 @@ class GradingCore(Slots):
                 [turn, slots.tolist(), [save_submission(submission) for submission in submissions]]
                 for turn, slots, submissions in self._attempts
             ],
+            "charged": self._charged,
             "clock": self._clock,
             "first_turn": self._first_turn.tolist(),
             "executed": [
@@ -147,13 +150,13 @@ class GradingCore(Slots):
         ]
         executed = [(load_submission(saved, tasks), load_outcome(outcome)) for saved, outcome in state["executed"]]
         super().load_state_dict(state)
-        self._attempts, self._executed = attempts, executed
+        self._attempts, self._executed, self._charged = attempts, executed, state["charged"]
         self._clock, self._first_turn[:] = state["clock"], state["first_turn"]
         self._clear_turn()
 
     def _clear_turn(self) -> None:
         """Forget a turn; its arrays are replaced, since the streams of the last step still hold them."""
-        self._real: FloatArray = np.full(self.n, np.nan)
+        self._real: FloatArray = self._unknown
         self._predicted: FloatArray = self._unknown
         self._spread: FloatArray = self._nothing
         self._shown: NDArray[np.object_] = self._blank
@@ -187,7 +190,6 @@ class GradingCore(Slots):
         outcomes = list(grader.grade(submissions))
         check_graded(grader, submissions, outcomes)
         if self.recording:
-            self._charge(submissions, outcomes)
             self._executed.extend(zip(submissions, outcomes, strict=True))
         return outcomes
 
@@ -202,21 +204,30 @@ class GradingCore(Slots):
     ) -> None:
         """Take in what was executed: this turn's outcomes, and those of rescued episodes' earlier turns."""
         real = np.array([np.nan if outcome is None else outcome.reward for outcome in outcomes])
+        self._real = self._unknown.copy()
         self._real[slots] = real
-        failed = np.zeros(self.n, np.bool_)
-        failed[slots[real != real]] = True
         if missed:
             self.real_total = self.real_total.copy()
-        for slot, outcome in zip(missed, caught_up, strict=True):
-            if outcome is None:
-                failed[slot] = True
-            else:
-                self.real_total[slot] = np.fmax(self.real_total[slot], outcome.reward)
-        if failed.any():
+            for slot, outcome in zip(missed, caught_up, strict=True):
+                # NaN, once in, has to stay for what follows: an unknown turn leaves the episode unknown.
+                reward = np.nan if outcome is None else outcome.reward
+                self.real_total[slot] = np.fmax(self.real_total[slot], reward)
+        unknown = [slot for slot, outcome in zip(missed, caught_up, strict=True) if outcome is None]
+        if unknown or math.isnan(np.add.reduce(real)):
+            failed = np.zeros(self.n, np.bool_)
+            failed[slots[real != real]] = failed[unknown] = True
             self.miss(executions=failed)
 
+    def charge(self) -> None:
+        """Charge the executions of episodes under way that are not charged yet; otherwise they are when one ends."""
+        fresh = self._executed[self._charged :]
+        if fresh:
+            self._charge([submission for submission, _ in fresh], [outcome for _, outcome in fresh])
+            self._charged = len(self._executed)
+
     def _observe(self) -> None:
-        executed, self._executed = self._executed, []
+        self.charge()
+        executed, self._executed, self._charged = self._executed, [], 0
         if self.predicting:
             self._predictor.call("observe", [s for s, _ in executed], [o for _, o in executed])
 

@@ -43,6 +43,7 @@ class Slots:
         anchor: [n] bool, the episodes under way that are anchors.
         next_anchor: [n] bool, the same of the episodes to come.
         executing: [n] bool, the episodes whose real reward is asked for: anchors and rescued ones.
+        executing_rows: The same as a list of slots.
         flawed: Whether anything that was asked for in an episode under way is unknown.
     """
 
@@ -69,6 +70,7 @@ class Slots:
         self.anchor, self.next_anchor = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         self.rescued = np.zeros(n, np.bool_)
         self.executing = self.anchor
+        self.executing_rows: list[int] = []
         self.flawed = False
         self.unpredicted, self.unexecuted = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         self.real_total, self.predicted_total = np.zeros(n), np.zeros(n)
@@ -103,6 +105,7 @@ class Slots:
             self.spread = np.zeros(self.n)
             self.begun = np.ones(self.n, np.bool_)
             self.executing, self.flawed = self.anchor, False
+            self.executing_rows = np.flatnonzero(self.anchor).tolist()
             return
         self.anchor = np.where(slots, self.next_anchor, self.anchor)
         self.next_anchor = self.next_anchor & keep
@@ -112,7 +115,14 @@ class Slots:
         self.predicted_total = np.where(slots, forecast, self.predicted_total)
         self.spread = np.where(slots, 0.0, self.spread)
         self.begun = self.begun | slots
+        self._recount()
+
+    def charge(self) -> None:
+        """Charge what is not charged yet; nothing, unless executions are many."""
+
+    def _recount(self) -> None:
         self.executing = self.anchor | self.rescued
+        self.executing_rows = np.flatnonzero(self.executing).tolist()
         self.flawed = bool((self.unpredicted | self.unexecuted).any())
 
     def name_groups(self, slots: BoolArray, groups: IntArray | None) -> None:
@@ -144,7 +154,7 @@ class Slots:
         wanted = failed & ~self.executing
         chosen = wanted & (np.cumsum(wanted) <= room)
         self.rescued = self.rescued | chosen
-        self.executing = self.executing | chosen
+        self._recount()
         return chosen
 
     def miss(self, *, predictions: BoolArray | None = None, executions: BoolArray | None = None) -> None:
@@ -189,7 +199,8 @@ class Slots:
                 self.spread = np.where(better, spread, self.spread)
             self.predicted_total = np.fmax(self.predicted_total, predicted)
         ended = Mask(done)
-        self.begun = self.begun & ~done
+        if not ended.none:
+            self.begun = self.begun & ~done
         self.streams = Streams(
             active=active,
             done=done,
@@ -229,7 +240,6 @@ class Slots:
             )
         for name in _SAVED:
             setattr(self, name, np.array(state[name], dtype=getattr(self, name).dtype))
-        self.executing = self.anchor | self.rescued
-        self.flawed = bool((self.unpredicted | self.unexecuted).any())
+        self._recount()
         self._next_group = state["next_group"]
         self.streams = None

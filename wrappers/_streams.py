@@ -130,9 +130,11 @@ def batch_info(
     if streams is None or turned is None or turned.none:
         put(info, "ungraded", np.zeros(len(group), np.bool_), slots)
         return info
-    put(info, "ungraded", streams.ungraded if turned.full else streams.ungraded & turned.array, slots)
+    ungraded = streams.ungraded
+    put(info, "ungraded", ungraded if streams.clean or turned.full else ungraded & turned.array, slots)
     real = streams.of_turn(streams.real_total, streams.real)
-    put(info, "real_reward", real, turned & Mask(streams.executed & ~streams.unexecuted & (real == real)))
+    executed = streams.executed if streams.clean else streams.executed & ~streams.unexecuted & (real == real)
+    put(info, "real_reward", real, turned & Mask(executed))
     predicted = streams.of_turn(streams.predicted_total, streams.predicted)
     known = turned if streams.clean else turned & Mask(~streams.unpredicted & (predicted == predicted))
     put(info, "predicted_reward", predicted, known)

@@ -120,6 +120,7 @@ class WorldModelWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     @property
     def ledger(self) -> Ledger:
         """What the run executed and predicted, and what it cost."""
+        self.core.charge()
         return self.shared.ledger
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -190,6 +191,7 @@ class Ledger:
         restore(self, state, {}, apply)
 
 
+@lru_cache(maxsize=4096)
 def _digest(key: str | tuple[str, ...]) -> int:
     """Return 64 bits of a key's hash; the length before each part keeps ("a", "b") apart from ("ab",)."""
     parts = (key,) if isinstance(key, str) else key

@@ -229,7 +229,7 @@ class ScalarFusion:
         graded = known(f)
         if graded.any():
             self._predictions.add(f[graded])
-            self._mean = float(self._predictions.values.mean())
+            self._mean = _mean(self._predictions.values[0])
         if real is None:
             return
         r = float_vector("real", real, len(f))
@@ -241,13 +241,13 @@ class ScalarFusion:
 
     def _refit(self) -> None:
         r, f = self._anchors.values
-        dr, df = r - r.mean(), f - f.mean()
+        dr, df = r - _mean(r), f - _mean(f)
         # Means of products, not dot products: BLAS may add in an order that depends on where the array lies in memory.
-        var_f, var_r = (df * df).mean(), (dr * dr).mean()
+        var_f, var_r = _mean(df * df), _mean(dr * dr)
         if self._num_anchors >= self.min_anchors and var_f > 0.0 and f.max() > f.min():
-            self._lambda = float(np.clip((dr * df).mean() / var_f, 0.0, self.limit))
+            self._lambda = min(max(_mean(dr * df) / var_f, 0.0), self.limit)
         if var_r >= NEGLIGIBLE_VARIANCE:
-            self._s2 = float(((df - dr) ** 2).mean() / var_r)
+            self._s2 = _mean((df - dr) ** 2) / var_r
             self._rule.fix(self._num_anchors, self._s2)
 
     def state_dict(self) -> State:
@@ -285,3 +285,8 @@ class ScalarFusion:
     def _settings(self) -> State:
         names = ("window", "mean_window", "min_anchors", "observations", "limit", "fixed")
         return {name: getattr(self, name) for name in names}
+
+
+def _mean(values: FloatArray) -> float:
+    """Return what ``values.mean()`` does, to the last bit, at a fraction of its overhead."""
+    return float(np.add.reduce(values) / len(values))

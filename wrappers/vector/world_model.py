@@ -95,6 +95,7 @@ class WorldModelWrapper(VectorWrapper[Any, Any, Any, Any, Any], RecordConstructo
     @property
     def ledger(self) -> Ledger:
         """What the run executed and predicted, and what it cost."""
+        self.core.charge()
         return self.shared.ledger
 
     def reset(
