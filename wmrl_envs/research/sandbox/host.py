@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from wmrl_envs.errors import SandboxError
-from wmrl_envs.research.sandbox.paths import library_folders
+from wmrl_envs.research.sandbox.paths import unusual_folders
 
 __all__ = ["Zygote"]
 
@@ -46,7 +46,9 @@ class Zygote:
         """
         self._lock = threading.Lock()
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = {**_ENVIRONMENT, "PYTHONPATH": ":".join(library_folders())}
+        environment = dict(_ENVIRONMENT)
+        if folders := unusual_folders():
+            environment["PYTHONPATH"] = ":".join(folders)
         environment |= {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         with tempfile.TemporaryFile() as said, theirs:
             self._process = subprocess.Popen(

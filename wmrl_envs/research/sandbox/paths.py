@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import site
 import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["around", "library_folders", "readable_paths"]
+__all__ = ["around", "library_folders", "readable_paths", "unusual_folders"]
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _LIBRARIES = ("numpy", "scipy", "pandas", "sklearn", "joblib", "threadpoolctl", "dateutil", "landlockpy")
@@ -45,8 +46,14 @@ def library_folders() -> tuple[str, ...]:
         if spec is not None and spec.origin is not None:
             parent = Path(spec.origin).parent
             found.append(str((parent.parent if spec.submodule_search_locations else parent).resolve()))
-    site = [os.path.realpath(path) for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    return tuple(dict.fromkeys([*site, *found]))
+    known = [os.path.realpath(path) for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    return tuple(dict.fromkeys([*known, *found]))
+
+
+def unusual_folders() -> tuple[str, ...]:
+    """Return those of `library_folders` that a fresh interpreter would not find by itself."""
+    usual = {os.path.realpath(folder) for folder in site.getsitepackages()}
+    return tuple(folder for folder in library_folders() if folder not in usual)
 
 
 @lru_cache(maxsize=256)
@@ -64,8 +71,9 @@ def readable_paths(public: Path, processes: bool) -> tuple[PathKind, ...]:
     holes = [_PACKAGE, public.parent, *(folder for folder in installed if folder.is_dir())]
     kind = "program" if processes else "tree"
     paths: list[PathKind] = [*_DEVICES, (str(public), "tree"), *_links(public)]
-    for folder in (*_SYSTEM, os.path.join(sys.base_prefix, "lib"), *_search_path()):
+    for folder in (*_SYSTEM, os.path.join(sys.base_prefix, "lib")):
         paths += around(Path(folder), kind, holes)
+    paths += [(str(library.resolve()), "file") for folder in _search_path() for library in folder.glob("*.so*")]
     for opened in (standard, *_installed(libraries), *map(Path, _SYSTEM_FOLDERS)):
         paths += around(opened, "tree", holes)
     paths += [(folder, "list") for folder in libraries]
@@ -117,5 +125,5 @@ def _links(public: Path) -> Sequence[PathKind]:
     return [(str(target), "tree" if target.is_dir() else "file") for target in targets if target.exists()]
 
 
-def _search_path() -> list[str]:
-    return [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(folder)]
+def _search_path() -> list[Path]:
+    return [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(folder)]

@@ -49,7 +49,7 @@ def main() -> None:
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, 1, 1)
         if not message:
-            return
+            os._exit(0)  # nothing to tidy up, and tearing down the libraries takes longer than all else
         connection = socket.socket(fileno=descriptors[0])
         with contextlib.suppress(OSError):  # no process to spare: the trusted side sees its connection close
             if os.fork() == 0:
