@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,33 +11,7 @@ from wmrl_envs.research.grading import Submission
 from wmrl_envs.research.outcome import Outcome, Prediction, Status
 from wmrl_envs.research.task import ResearchTask
 
-__all__ = ["SolutionKeys", "load_outcome", "load_submission", "save_outcome", "save_submission"]
-
-_LONG, _MOST = 10_000, 20_000
-"""Longest text, in characters, and most texts whose keys are kept."""
-
-
-class SolutionKeys:
-    """Tells one solution of a task from another, whatever its seed, by a short key.
-
-    A policy that has settled submits the same text again and again: the keys of texts that are not too long are kept.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], str] = {}
-
-    def __call__(self, submissions: Sequence[Submission]) -> list[str]:
-        """Return one key per submission."""
-        return [self._key((submission.task.id, submission.code or "")) for submission in submissions]
-
-    def _key(self, solution: tuple[str, str]) -> str:
-        key = self._kept.get(solution)
-        if key is None:
-            task, code = solution
-            key = f"{task} {hashlib.blake2b(code.encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}"
-            if len(code) <= _LONG and len(self._kept) < _MOST:
-                self._kept[solution] = key
-        return key
+__all__ = ["load_outcome", "load_submission", "save_outcome", "save_submission"]
 
 
 def save_submission(submission: Submission) -> list[Any]:

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wmrl_envs.correction import Ledger
+from wmrl_envs.errors import GradingError
+from wmrl_envs.research.core import GradedBatch
 from wmrl_envs.research.grading import Submission, check_graded
 from wmrl_envs.research.outcome import Outcome, Prediction
-from wmrl_envs.wrappers._executions import SolutionKeys, load_outcome, load_submission, save_outcome, save_submission
+from wmrl_envs.wrappers._executions import load_outcome, load_submission, save_outcome, save_submission
 from wmrl_envs.wrappers._predicting import Predictor
 from wmrl_envs.wrappers._slots import Slots
 from wmrl_envs.wrappers._streams import BoolArray, FloatArray, IntArray, Streams
@@ -49,7 +51,6 @@ class GradingCore(Slots):
         self._executed: list[tuple[Submission, Outcome | None]] = []
         self._charged = 0
         self._turn: tuple[IntArray, list[Submission]] | None = None
-        self._keys = SolutionKeys()
         self._unknown, self._nothing = np.full(self.n, np.nan), np.zeros(self.n)
         self._blank = np.full(self.n, None, dtype=object)
         self._clear_turn()
@@ -70,7 +71,7 @@ class GradingCore(Slots):
         super().begin(slots)
         self._first_turn[slots] = self._clock
 
-    def route(self, slots: IntArray, submissions: list[Submission]) -> list[Outcome | None]:
+    def route(self, slots: IntArray, submissions: list[Submission]) -> Sequence[Outcome | None]:
         """Grade one turn in the place of the environment's sandbox.
 
         Args:
@@ -101,10 +102,14 @@ class GradingCore(Slots):
             for row, outcome in zip(rows, outcomes, strict=False):
                 if not self._show_predicted or shown[row] is None:
                     shown[row] = outcome
-        self._shown = (
-            np.fromiter(shown, object, len(shown)) if len(slots) == self.n else _scattered(shown, slots, self.n)
-        )
-        return shown
+        whole = len(slots) == self.n
+        self._shown = np.fromiter(shown, object, len(shown)) if whole else _scattered(shown, slots, self.n)
+        if self.flawed or not self.predicting:
+            return shown
+        if rows and not self._show_predicted:
+            rewards = rewards.copy()  # the streams keep the other
+            rewards[rows] = self._real[slots[rows]]
+        return GradedBatch(shown, rewards)  # type: ignore[arg-type]  # none is unknown where nothing is flawed
 
     def finish(self, active: BoolArray, done: BoolArray) -> Streams:
         """Take the turn that was routed into the episodes, and return the step's streams.
@@ -189,6 +194,9 @@ class GradingCore(Slots):
         grader = self._env.grader
         outcomes = list(grader.grade(submissions))
         check_graded(grader, submissions, outcomes)
+        for outcome in outcomes:
+            if outcome is not None and not isinstance(outcome, Outcome):
+                raise GradingError(f"{type(grader).__name__} returned {outcome!r}; it must return an Outcome, or None")
         if self.recording:
             self._executed.extend(zip(submissions, outcomes, strict=True))
         return outcomes
@@ -197,7 +205,7 @@ class GradingCore(Slots):
         self, submissions: Sequence[Submission], outcomes: Sequence[Outcome | None], *, warmup: bool = False
     ) -> None:
         seconds = np.array([np.nan if outcome is None else outcome.seconds for outcome in outcomes])
-        self._ledger.execute(seconds, self._keys(submissions), warmup=warmup)
+        self._ledger.execute(seconds, [(s.task.id, s.code or "") for s in submissions], warmup=warmup)
 
     def _note_executions(
         self, slots: IntArray, outcomes: list[Outcome | None], missed: list[int], caught_up: list[Outcome | None]

@@ -191,7 +191,7 @@ class Ledger:
         restore(self, state, {}, apply)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)  # a policy that has settled attempts the same solutions again and again
 def _digest(key: str | tuple[str, ...]) -> int:
     """Return 64 bits of a key's hash; the length before each part keeps ("a", "b") apart from ("ab",)."""
     parts = (key,) if isinstance(key, str) else key

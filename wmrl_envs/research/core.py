@@ -14,11 +14,23 @@ from wmrl_envs.research.outcome import STATUSES, Outcome
 from wmrl_envs.research.seeding import DRAWS_PER_EPISODE, draw_episode, submission_seeds
 from wmrl_envs.research.task import ResearchTask
 
-__all__ = ["NO_OUTCOME", "UNGRADED_FEEDBACK", "ResearchCore", "Route", "check_sizes"]
+__all__ = ["NO_OUTCOME", "UNGRADED_FEEDBACK", "GradedBatch", "ResearchCore", "Route", "check_sizes"]
 
 IntArray = NDArray[np.int64]
-Route = Callable[[IntArray, list[Submission]], list[Outcome | None]]
+Route = Callable[[IntArray, list[Submission]], Sequence[Outcome | None]]
 """Grades the submissions of some slots in place of the sandbox: (int64 [m] slots, m submissions) -> m outcomes."""
+
+
+class GradedBatch(list[Outcome]):
+    """Outcomes that a route has checked already, none unknown, and their rewards: reading them once is enough."""
+
+    __slots__ = ("rewards",)
+
+    def __init__(self, outcomes: Sequence[Outcome], rewards: NDArray[np.float64]) -> None:
+        """Hold m outcomes and their rewards, float64 [m]."""
+        super().__init__(outcomes)
+        self.rewards = rewards
+
 
 NO_OUTCOME = len(STATUSES)
 """Value of ``ResearchCore.status`` before the first turn and after a turn that could not be graded."""
@@ -138,7 +150,9 @@ class ResearchCore:
             self.feedback[slot] = ""
             self.code[slot] = None
 
-    def step(self, slots: IntArray, codes: Sequence[str | None]) -> tuple[NDArray[np.float64], list[Outcome | None]]:
+    def step(
+        self, slots: IntArray, codes: Sequence[str | None]
+    ) -> tuple[NDArray[np.float64], Sequence[Outcome | None]]:
         """Take one turn in some slots; nothing changes if grading raises.
 
         Args:
@@ -152,19 +166,14 @@ class ResearchCore:
             GradingError: If the grader breaks its contract.
         """
         outcomes = self._grade(slots, codes)
-        rows = [row for row, outcome in enumerate(outcomes) if outcome is not None]
-        graded = [outcomes[row] for row in rows]
-        rewards = np.zeros(len(slots))
-        at, known = slots[rows], np.array([outcome.reward for outcome in graded if outcome is not None])
-        if rows:
-            better = known > self.best[at]
-            rewards[rows] = np.where(better, known - self.best[at], 0.0)
-            reported = np.array([outcome.report_reward for outcome in graded if outcome is not None], dtype=np.float64)
-            # The first graded turn is the best so far even at reward 0.
-            first = better | (np.isnan(self.report[at]) & (known == self.best[at]))
-            self.report[at[first]] = reported[first]
-            self.best[at] = np.maximum(self.best[at], known)
-            self.last[at] = known
+        if isinstance(outcomes, GradedBatch):
+            rewards = self._improve(slots, outcomes, outcomes.rewards)
+        else:
+            rewards = np.zeros(len(slots))
+            rows = [row for row, outcome in enumerate(outcomes) if outcome is not None]
+            graded = [outcome for outcome in outcomes if outcome is not None]
+            if rows:
+                rewards[rows] = self._improve(slots[rows], graded, np.array([outcome.reward for outcome in graded]))
         self.turn[slots] += 1
         for slot, code, outcome in zip(slots.tolist(), codes, outcomes, strict=True):
             if self.keep_code:
@@ -175,7 +184,19 @@ class ResearchCore:
                 self.ungraded[slot] = True
         return rewards, outcomes
 
-    def _grade(self, slots: IntArray, codes: Sequence[str | None]) -> list[Outcome | None]:
+    def _improve(self, at: IntArray, graded: Sequence[Outcome], known: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Take graded turns into the episodes of slots ``at`` ([m]); return what each improves the best by, [m]."""
+        best = self.best[at]
+        better = known > best
+        # The first graded turn is the best so far even at reward 0.
+        first = np.flatnonzero(better | (np.isnan(self.report[at]) & (known == best)))
+        reported = [graded[row].report_reward for row in first.tolist()]
+        self.report[at[first]] = np.array(reported, dtype=np.float64)
+        self.best[at] = np.maximum(best, known)
+        self.last[at] = known
+        return np.where(better, known - best, 0.0)
+
+    def _grade(self, slots: IntArray, codes: Sequence[str | None]) -> Sequence[Outcome | None]:
         seeds = submission_seeds(self.keys[slots], self.turn[slots])
         submissions = [
             Submission(self.tasks[task], code, seed)
@@ -185,6 +206,8 @@ class ResearchCore:
             return []
         grader = self.grader if self.route is None else self.route
         outcomes = self.grader.grade(submissions) if self.route is None else self.route(slots, submissions)
+        if isinstance(outcomes, GradedBatch) and len(outcomes) == len(submissions):
+            return outcomes
         if not isinstance(outcomes, Sequence):
             raise GradingError(f"{type(grader).__name__} returned {outcomes!r}; it must return a list of outcomes")
         check_graded(grader, submissions, outcomes)
