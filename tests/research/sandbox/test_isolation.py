@@ -21,7 +21,7 @@ LACKING = IsolationReport(0, "Landlock is missing in kernel 5.4; it needs Linux 
 @pytest.fixture
 def lacking(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without Landlock."""
-    problem = isolation._namespaces()
+    problem = isolation.namespaces_problem()
     report = IsolationReport(0, LACKING.landlock_problem, probe().seccomp_problem, problem)
     monkeypatch.setattr(isolation, "probe", lambda: report)
     monkeypatch.setattr(isolation, "_warned", False)

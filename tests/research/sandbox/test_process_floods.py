@@ -14,6 +14,7 @@ from attacking import QUICK, all_failed, attack, needs_strict
 
 from wmrl_envs.research.grading import Submission
 from wmrl_envs.research.outcome import Status
+from wmrl_envs.research.sandbox.isolation import namespaces_problem
 from wmrl_envs.research.sandbox.process import ProcessSandbox
 from wmrl_envs.research.task import Limits, load_task
 
@@ -93,6 +94,23 @@ def test_the_allowance_for_processes_is_one(strict: ProcessSandbox, public: Path
     result = attack(strict, public, code, Limits(processes=3))
     lines = ["from a shell", "from python", "answers failed CalledProcessError", "-15"]
     assert result.stdout.splitlines() == lines, result.stderr[-3000:]
+
+
+def test_pools_of_processes_work_within_the_allowance(strict: ProcessSandbox, public: Path) -> None:
+    if namespaces_problem():
+        pytest.skip(f"semaphores of one's own are not possible here: {namespaces_problem()}")
+    code = """
+        import multiprocessing
+        with multiprocessing.get_context("fork").Pool(2) as pool: print(pool.map(abs, [-1, 2]))
+        from joblib import Parallel, delayed
+        print(Parallel(n_jobs=2)(delayed(abs)(i) for i in (-3, 4)))
+        print(os.listdir("/dev/shm"))
+        attempt("fill", lambda: open("/dev/shm/x", "wb").write(bytes(100 * 2**20)))
+    """
+    result = attack(strict, public, code, Limits(processes=8))
+    assert result.cause == "ok", result.stderr
+    assert result.stdout.splitlines()[:2] == ["[1, 2]", "[3, 4]"] and "fill failed OSError" in result.stdout
+    assert not Path("/dev/shm/x").exists()
 
 
 def test_ignoring_signals_does_not_help(strict: ProcessSandbox, public: Path) -> None:
@@ -255,6 +273,7 @@ def test_the_submission_is_read_after_everything_ended(strict: ProcessSandbox, p
 
 TRAINER = """
 import os, sys, threading, time
+from wmrl_envs.research.sandbox.isolation import namespaces_problem
 from wmrl_envs.research.sandbox.process import ProcessSandbox
 from wmrl_envs.research.task import Limits
 

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from wmrl_envs.errors import ConfigurationError, IsolationError, did_you_mean
 from wmrl_envs.research.sandbox import namespaces, seccomp
 
-__all__ = ["Isolation", "IsolationReport", "Layers", "choose_layers", "probe"]
+__all__ = ["Isolation", "IsolationReport", "Layers", "choose_layers", "namespaces_problem", "probe"]
 
 Isolation = Literal["auto", "strict", "none"]
 
@@ -79,11 +79,12 @@ def probe() -> IsolationReport:
         problem = f"it needs Linux, this is {platform.system()}"
         return IsolationReport(0, problem, problem, problem)
     abi, landlock_problem = _landlock()
-    return IsolationReport(abi, landlock_problem, seccomp.available(), None if abi else _namespaces())
+    return IsolationReport(abi, landlock_problem, seccomp.available(), None if abi else namespaces_problem())
 
 
-def _namespaces() -> str | None:
-    """Try namespaces in a process of its own, since trying changes it."""
+@lru_cache(maxsize=1)
+def namespaces_problem() -> str | None:
+    """Return None if namespaces work here, else why not; tried in a process of its own, since trying changes it."""
     try:
         tried = subprocess.run(
             [sys.executable, "-I", namespaces.__file__], capture_output=True, text=True, check=True, timeout=60.0

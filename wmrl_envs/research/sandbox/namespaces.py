@@ -1,4 +1,4 @@
-"""A root folder that holds only what a solution may use, and no network: for machines without Landlock.
+"""Namespaces: a root folder that holds only what a solution may use, and no network, for machines without Landlock.
 
 This module imports nothing of the package: the zygote loads it by path.
 """
@@ -10,7 +10,7 @@ import ctypes
 import os
 from collections.abc import Iterable
 
-__all__ = ["available", "enter"]
+__all__ = ["available", "enter", "have_own_shared_memory"]
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x40000000
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT = 1, 2, 4, 8, 32
@@ -20,21 +20,35 @@ _ST_RELATIME = 4096
 _DETACH = 2
 _PR_SET_DUMPABLE = 4
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+_SHARED_MEMORY = "size=64m,mode=1777"
 _WRITABLE = ("scratch", "workshop", "device")
 
 
-def enter(paths: Iterable[tuple[str, str]], stage: str) -> None:
+def have_own_shared_memory() -> None:
+    """Give the calling process a /dev/shm of its own, where programs that start processes keep their semaphores.
+
+    Raises:
+        OSError: If the kernel refuses.
+    """
+    _unshare(_NEWNS | _NEWIPC)
+    _mount(None, "/", None, _REC | _PRIVATE)
+    _mount("tmpfs", "/dev/shm", "tmpfs", _NOSUID | _NODEV | _NOEXEC, _SHARED_MEMORY)
+    _show_to_supervisor()
+
+
+def enter(paths: Iterable[tuple[str, str]], stage: str, *, shared_memory: bool) -> None:
     """Move the calling process into namespaces of its own, where only some paths exist.
 
     Args:
         paths: (path, kind) pairs as for `confine.restrict_files`; kinds other than scratch folders and devices become
             read-only, and of a ``list`` only the folder itself appears.
         stage: An empty folder, on which the new root is built; outside, it stays empty.
+        shared_memory: Whether there is a /dev/shm.
 
     Raises:
         OSError: If the kernel refuses.
     """
-    _unshare()
+    _unshare(_NEWNS | _NEWNET | _NEWIPC | _NEWUTS)
     _mount(None, "/", None, _REC | _PRIVATE)
     _mount("tmpfs", stage, "tmpfs", _NOSUID | _NODEV, "size=1m,mode=755")
     for link in ("/lib", "/lib32", "/lib64", "/bin", "/sbin"):
@@ -43,6 +57,9 @@ def enter(paths: Iterable[tuple[str, str]], stage: str) -> None:
     for path, kind in sorted(paths):  # a folder before what lies in it
         if not path.startswith("/proc/") and os.path.exists(path):
             _show(os.path.realpath(path), kind, stage)
+    if shared_memory:
+        os.makedirs(f"{stage}/dev/shm", exist_ok=True)
+        _mount("tmpfs", f"{stage}/dev/shm", "tmpfs", _NOSUID | _NODEV | _NOEXEC, _SHARED_MEMORY)
     os.chdir(stage)
     os.mkdir("old")
     _check(_libc().syscall(_SYS_PIVOT_ROOT[os.uname().machine], b".", b"old"), "pivot_root")
@@ -50,12 +67,16 @@ def enter(paths: Iterable[tuple[str, str]], stage: str) -> None:
     _check(_libc().umount2(b"/old", _DETACH), "umount")
     os.rmdir("/old")
     _mount(None, "/", None, _REMOUNT | _RDONLY | _NOSUID | _NODEV)
-    _libc().prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # a new user namespace hides the process from its supervisor
+    _show_to_supervisor()
 
 
-def _unshare() -> None:
+def _show_to_supervisor() -> None:
+    """Undo what a new user namespace does: it hides the process's open files and memory from its supervisor."""
+    _libc().prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def _unshare(separate: int) -> None:
     user, group = os.getuid(), os.getgid()
-    separate = _NEWNS | _NEWNET | _NEWIPC | _NEWUTS
     if user == 0 and _libc().unshare(separate) == 0:
         return
     _check(_libc().unshare(separate | _NEWUSER), "unshare")
@@ -90,7 +111,7 @@ def available() -> str | None:
     if os.uname().machine not in _SYS_PIVOT_ROOT:
         return f"namespaces are prepared for {' and '.join(_SYS_PIVOT_ROOT)}, not {os.uname().machine}"
     try:
-        _unshare()
+        _unshare(_NEWNS | _NEWNET | _NEWIPC | _NEWUTS)
         _mount(None, "/", None, _REC | _PRIVATE)
         _mount("tmpfs", "/", "tmpfs", _NOSUID | _NODEV, "size=64k")
     except OSError as error:

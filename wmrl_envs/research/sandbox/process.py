@@ -24,7 +24,7 @@ from wmrl_envs.research.grading import Submission, gate
 from wmrl_envs.research.outcome import Outcome
 from wmrl_envs.research.sandbox import wire
 from wmrl_envs.research.sandbox.host import Zygote
-from wmrl_envs.research.sandbox.isolation import Isolation, IsolationReport, choose_layers, probe
+from wmrl_envs.research.sandbox.isolation import Isolation, IsolationReport, choose_layers, namespaces_problem, probe
 from wmrl_envs.research.sandbox.paths import library_folders, readable_paths
 from wmrl_envs.research.submission import InvalidSubmission, max_submission_bytes, read_submission_file
 from wmrl_envs.research.task import Limits
@@ -198,6 +198,7 @@ class ProcessSandbox:
             "layers": dataclasses.asdict(self._layers),
             "paths": [*readable_paths(public, limits.processes > 0)] if confined else [],
             "stage": str(scratch.parent / "root"),
+            "shared_memory": bool(confined and limits.processes) and namespaces_problem() is None,
         }
         request["paths"].append((str(scratch), "workshop" if limits.processes else "scratch"))
         try:

@@ -76,15 +76,17 @@ def _confine(request: Mapping[str, Any], supervisor: int) -> dict[str, int]:
     layers, limits = request["layers"], request["limits"]
     os.setsid()  # one process group for the whole tree, which is killed by one signal
     os.umask(0o077)
-    os.chdir(request["scratch"])
     _prepare_interpreter(request)
     memory = confine.memory_now()
     confine.prefer_as_oom_victim()
     may_start = int(limits["processes"]) > 0
     paths = [tuple(pair) for pair in request["paths"]]
     if layers["namespaces"]:
-        namespaces.enter(paths, request["stage"])
-        os.chdir(request["scratch"])
+        namespaces.enter(paths, request["stage"], shared_memory=request["shared_memory"])
+    elif request["shared_memory"]:
+        namespaces.have_own_shared_memory()
+        paths.append(("/dev/shm", "scratch"))
+    os.chdir(request["scratch"])
     confine.die_with_parent(supervisor)  # a new user namespace would undo it
     if layers["landlock"] or layers["namespaces"] or layers["seccomp"]:
         confine.drop_capabilities(keep_reading=bool(layers["landlock"] or layers["namespaces"]))
