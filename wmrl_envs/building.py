@@ -11,7 +11,7 @@ import gymnasium as gym
 
 import wmrl_envs  # noqa: F401  (registers the environments)
 from wmrl_envs.agents import PriorPolicy, design_prior
-from wmrl_envs.config import TrainConfig
+from wmrl_envs.config import LEARNING_RATES, TrainConfig
 from wmrl_envs.errors import ConfigurationError, WMRLError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def build_env(config: TrainConfig, *, run: str) -> gym.vector.VectorEnv[Any, Any
         group_size=config.group_size,
         autoreset_mode=gym.vector.AutoresetMode.SAME_STEP,
         tasks=list(config.tasks),
+        blocks=config.actions,
         max_turns=config.turns,
         sandbox=config.sandbox,
         isolation=config.isolation,
@@ -99,11 +100,13 @@ def build_agent(config: TrainConfig, env: Any, tensorboard: Path | None = None) 
     kind = agent_class(config.agent)
     settings: dict[str, Any] = {
         "policy": "MlpPolicy",
-        "learning_rate": config.learning_rate,
         "seed": config.seed,
         "device": "cpu",
         "tensorboard_log": None if tensorboard is None else str(tensorboard),
     }
+    rate = config.learning_rate or LEARNING_RATES.get(config.agent)
+    if rate is not None:
+        settings["learning_rate"] = rate
     if issubclass(kind, OnPolicyAlgorithm):
         prior = design_prior(env)
         settings |= {"policy": PriorPolicy, "policy_kwargs": {"prior_logits": prior}}

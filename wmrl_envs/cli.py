@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,6 +73,9 @@ def train(
     ),
     groups: int = _option("groups", "Groups of rollouts per step."),
     group_size: int = _option("group_size", "Rollouts per group."),
+    actions: str = _option(
+        "actions", "What the policy decides: the joint solution, two halves, or each of the choices."
+    ),
     turns: int = _option("turns", "Attempts per episode; the correction is exact with one."),
     anchor_fraction: float = _option("anchor_fraction", "Share of groups that is really executed."),
     anchor_feedback: str = _option("anchor_feedback", "What executed episodes show the agent: real or predicted."),
@@ -82,7 +85,9 @@ def train(
     refit_every: int = _option("refit_every", "Steps between its refits; 0 freezes it."),
     sandbox: str = _option("sandbox", "process executes; replay answers from shipped recordings."),
     isolation: str = _option("isolation", "strict, auto or none."),
-    learning_rate: float = _option("learning_rate", "Step size of the agent's optimiser."),
+    learning_rate: float | None = _option(
+        "learning_rate", "Step size of the agent's optimiser; what suits it if unset."
+    ),
     ramp: float = _option("ramp", "Share of training over which the correction grows to full strength."),
     seed: int = _option("seed", "Seed of everything."),
     evaluation_rollouts: int = _option("evaluation_rollouts", "Executed episodes before and after; 0 for none."),
@@ -232,8 +237,6 @@ def evaluate(
     sandbox: Annotated[str | None, typer.Option(help="process or replay; the run's own by default.")] = None,
 ) -> None:
     """Execute a trained agent's solutions and print its reported score and how they ended."""
-    from dataclasses import replace
-
     config = TrainConfig.from_dict(_saved_settings(run))
 
     from wmrl_envs.building import agent_class
@@ -268,14 +271,15 @@ def doctor() -> None:
 
 @app.command()
 def compare(
-    out: Annotated[Path, typer.Option(help="Where comparison.md and comparison.png are written.")] = Path("docs"),
+    out: Annotated[Path, typer.Option(help="Where the page and the figure are written.")] = Path("docs"),
     runs: Annotated[Path, typer.Option(help="Where the runs' curves are kept; finished ones are not repeated.")] = Path(
         "runs/compare"
     ),
     tasks: Annotated[str, typer.Option(help="Fully recorded tasks, comma-separated.")] = "titanic,weather,anes96",
     arms: Annotated[str, typer.Option(help="Arms, comma-separated; all by default.")] = "",
+    actions: Annotated[str, typer.Option(help="The policy: joint, halves or choices (see wmrl train).")] = "joint",
     seeds: Annotated[int, typer.Option(help="Seeds that are reported.")] = 24,
-    tuning_seeds: Annotated[int, typer.Option(help="Other seeds, on which step sizes are chosen.")] = 6,
+    tuning_seeds: Annotated[int, typer.Option(help="Other seeds, on which step sizes are chosen.")] = 3,
     workers: Annotated[int | None, typer.Option(help="Processes; one per core by default.")] = None,
 ) -> None:
     """Compare all reward schemes on recorded executions; resumable."""
@@ -289,7 +293,9 @@ def compare(
         arms=tuple(arms.split(",")) if arms else Comparison.arms,
         seeds=seeds,
         tuning_seeds=tuning_seeds,
+        base=replace(Comparison.base, actions=actions),
     )
+    name = "comparison" if actions == "joint" else f"comparison-{actions}"
     tuning = comparison.tuning_jobs()
     with counting(console, "choosing step sizes", len(tuning)) as done:
         run_jobs(tuning, runs, workers=workers, done=done)
@@ -298,10 +304,9 @@ def compare(
     with counting(console, "comparing", len(final)) as done:
         run_jobs(final, runs, workers=workers, done=done)
     curves = load_curves(final, runs)
-    page = markdown_report(
-        comparison, curves, rates, f"wmrl compare --tasks {tasks} --seeds {seeds} --tuning-seeds {tuning_seeds}"
-    )
-    write_text(out / "comparison.md", page)
-    draw_comparison(comparison, curves, rates, out / "comparison.png")
+    command = f"wmrl compare --tasks {tasks} --actions {actions} --seeds {seeds} --tuning-seeds {tuning_seeds}"
+    page = markdown_report(comparison, curves, rates, command + (f" --arms {arms}" if arms else ""), f"{name}.png")
+    write_text(out / f"{name}.md", page)
+    draw_comparison(comparison, curves, rates, out / f"{name}.png")
     console.print(page, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"written: {out / 'comparison.md'}, {out / 'comparison.png'}", highlight=False, soft_wrap=True)
+    console.print(f"written: {out / name}.md, {out / name}.png", highlight=False, soft_wrap=True)

@@ -68,8 +68,8 @@ class Comparison:
     tasks: tuple[str, ...] = ("titanic", "weather", "anes96")
     arms: tuple[str, ...] = tuple(arm.name for arm in ARMS)
     seeds: int = 24
-    tuning_seeds: int = 6
-    learning_rates: tuple[float, ...] = (0.01, 0.02, 0.04, 0.08)
+    tuning_seeds: int = 3
+    learning_rates: tuple[float, ...] = (0.06, 0.12, 0.25, 0.5)
     base: TrainConfig = TrainConfig(sandbox="replay", warmup_source="recordings", evaluation_rollouts=0)
     """Settings that all runs share."""
 
@@ -132,13 +132,9 @@ class Job:
 
     def path(self, folder: Path) -> Path:
         """Return the file that holds, or will hold, the run's curve."""
-        return (
-            folder
-            / self.config.task
-            / self.arm
-            / f"rate-{self.config.learning_rate:g}"
-            / f"seed-{self.config.seed}.json"
-        )
+        config = self.config
+        runs = folder / config.actions / config.task / self.arm
+        return runs / f"rate-{config.learning_rate:g}" / f"seed-{config.seed}.json"
 
 
 def run_job(job: Job, folder: Path) -> None:
@@ -204,7 +200,9 @@ class ExpectedReport:
 
         if config.turns != 1:
             raise ConfigurationError(f"the exact reported score needs episodes of one turn, got turns={config.turns}")
-        env: Any = gym.make("wmrl/ResearchDesign-v0", tasks=config.task, sandbox="replay", max_turns=1).unwrapped
+        env: Any = gym.make(
+            "wmrl/ResearchDesign-v0", tasks=config.task, blocks=config.actions, sandbox="replay", max_turns=1
+        ).unwrapped
         self._observation, _ = env.reset(seed=0)
         space = env.design_space
         self._members: NDArray[np.int64] = np.array([space.choices(index) for index in range(space.size)])

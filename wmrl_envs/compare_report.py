@@ -203,7 +203,7 @@ class _Results:
 
 
 def markdown_report(
-    comparison: Comparison, curves: CurveTable, rates: Mapping[str, Mapping[str, float]], command: str
+    comparison: Comparison, curves: CurveTable, rates: Mapping[str, Mapping[str, float]], command: str, figure: str
 ) -> str:
     """Return the comparison as a Markdown page: claims, tables, and how it was made.
 
@@ -212,6 +212,7 @@ def markdown_report(
         curves: The final runs.
         rates: The step sizes from ``choose_rates``.
         command: The command that repeats the page.
+        figure: The figure's file, relative to the page.
     """
     base = comparison.base
     charged = _Results(comparison, curves, rates, cached=False)
@@ -225,7 +226,7 @@ def markdown_report(
         "Seconds are CPU seconds of real execution per run, warm-up included. Each arm's step size was chosen among "
         f"{', '.join(f'{rate:g}' for rate in comparison.learning_rates)} on {comparison.tuning_seeds} other seeds; the "
         f"rivals' at equal cost were chosen for just that cost. Made by `{command}`.",
-        "![Score against seconds of real execution](comparison.png)",
+        f"![Score against seconds of real execution]({figure})",
         "## What is claimed, and what came out",
         _claims(charged),
         "## Every execution charged, repeated ones too",

@@ -8,10 +8,13 @@ from typing import Any
 
 from wmrl_envs.correction import SCHEMES
 from wmrl_envs.errors import ConfigurationError, did_you_mean
+from wmrl_envs.research.design_space import PARTITIONS
 
-__all__ = ["AGENTS", "TrainConfig"]
+__all__ = ["AGENTS", "LEARNING_RATES", "TrainConfig"]
 
 AGENTS = ("grpo", "ppo", "a2c")
+LEARNING_RATES = {"grpo": 0.25, "ppo": 0.05, "a2c": 0.1}
+"""Step sizes that suit the policy of one logit per solution; the comparison in docs/ chose GRPO's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,9 @@ class TrainConfig:
     """Groups per step (tasks attempted)."""
     group_size: int = 8
     """Rollouts per group."""
+    actions: str = "joint"
+    """What the policy decides: each of the ``choices`` by itself, two ``halves`` (the data's preparation; model and
+    output), or the whole solution as one ``joint`` choice, whose members share nothing a policy could generalise by."""
     turns: int = 1
     """Attempts per episode. With one the correction is exact; with more, real and predicted feedback lead apart."""
     anchor_fraction: float = 0.1
@@ -50,8 +56,8 @@ class TrainConfig:
     """``process`` executes, ``replay`` answers from shipped recordings."""
     isolation: str = "auto"
     """``strict``, ``auto`` or ``none``."""
-    learning_rate: float = 0.03
-    """Step size of the agent's optimiser."""
+    learning_rate: float | None = None
+    """Step size of the agent's optimiser; ``None`` takes what suits the agent (``LEARNING_RATES``), or its own default."""
     ramp: float = 0.3
     """Share of training over which the correction grows to full strength (alpha); 0 has it from the start."""
     seed: int = 0
@@ -89,7 +95,12 @@ class TrainConfig:
             )
         if self.budget_seconds is not None and not 0 < self.budget_seconds < math.inf:
             raise ConfigurationError(f"budget_seconds must be positive and finite, got {self.budget_seconds}")
-        if not 0 < self.learning_rate < math.inf:
+        if self.actions not in PARTITIONS:
+            raise ConfigurationError(
+                f"actions {self.actions!r} is unknown; a policy decides {', '.join(PARTITIONS)}."
+                + did_you_mean(self.actions, PARTITIONS)
+            )
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise ConfigurationError(f"learning_rate must be positive and finite, got {self.learning_rate}")
         if not 0.0 <= self.anchor_fraction <= 1.0:
             raise ConfigurationError(f"anchor_fraction must be in [0, 1], got {self.anchor_fraction}")

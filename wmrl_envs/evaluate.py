@@ -61,13 +61,14 @@ def evaluate(agent: Any, config: TrainConfig, *, episodes: int, seed: int, sandb
     env = ResearchDesignVectorEnv(
         episodes,
         config.tasks,
+        blocks=config.actions,
         max_turns=config.turns,
         sandbox=config.sandbox if sandbox is None else sandbox,
         isolation=config.isolation,  # type: ignore[arg-type]  # the sandbox checks the name
         report=True,
         autoreset_mode=AutoresetMode.DISABLED,
     )
-    spaces = {task.id: DesignSpace.of(task) for task in env.tasks}
+    spaces = {task.id: DesignSpace.of(task, config.actions) for task in env.tasks}
     statuses: Counter[str] = Counter()
     best: dict[str, dict[str, Any]] = {}
     with closing(env), torch.random.fork_rng(devices=[]):

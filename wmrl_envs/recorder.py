@@ -109,8 +109,9 @@ class Recorder(BaseCallback):
         # At an episode's last step the reward is that of its best turn, which was kept when it was taken.
         if task in self.best and reward <= self.best[task]["reward"]:
             return
-        spaces = {known.id: DesignSpace.of(known) for known in self.training_env.get_attr("tasks")[0]}
-        code = spaces[task].render(np.asarray(action))
+        (tasks,), (space,) = (self.training_env.get_attr(name, indices=0) for name in ("tasks", "design_space"))
+        known = next(known for known in tasks if known.id == task)
+        code = DesignSpace.of(known, space.blocks).render(np.asarray(action))
         self.best[task] = {"code": code, "reward": float(reward), "step": self.step + 1}
 
     def _on_rollout_end(self) -> None:

@@ -79,6 +79,16 @@ def test_grouped_choices_hold_the_same_members_under_the_same_indices(titanic: D
     assert whole.nvec.tolist() == [titanic.size] and whole.index([99]) == 99
 
 
+def test_partitions_have_names(titanic: DesignSpace) -> None:
+    count = len(titanic.nvec)
+    assert DesignSpace.of(titanic.task, blocks="choices").blocks == titanic.blocks
+    halves = DesignSpace.of(titanic.task, blocks="halves")
+    assert halves.blocks == (tuple(range(count - 2)), (count - 2, count - 1))
+    assert DesignSpace.of(titanic.task, blocks="joint").nvec.tolist() == [titanic.size]
+    with pytest.raises(ConfigurationError, match="Did you mean 'halves'"):
+        DesignSpace.of(titanic.task, blocks="halfs")
+
+
 def test_describe_names_the_options_taken(titanic: DesignSpace) -> None:
     described = titanic.describe(titanic.choices(0))
     assert list(described) == list(titanic.names)

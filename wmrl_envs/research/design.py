@@ -27,12 +27,13 @@ class DesignInterface:
         action_space: ``MultiDiscrete`` over the choices.
     """
 
-    def __init__(self, core: ResearchCore, blocks: Sequence[Sequence[int]] | None = None) -> None:
+    def __init__(self, core: ResearchCore, blocks: Sequence[Sequence[int]] | str | None = None) -> None:
         """Prepare features and renderers.
 
         Args:
             core: The episodes.
-            blocks: Choices that are grouped into one larger choice each; ``None`` leaves each by itself.
+            blocks: Choices that are grouped into one larger choice each, or one of ``PARTITIONS``; ``None`` leaves each by
+                itself.
 
         Raises:
             ConfigurationError: If two tasks have different design spaces, or the blocks do not fit.
@@ -103,7 +104,7 @@ class DesignInterface:
 
 
 def shared_design_space(
-    tasks: Sequence[ResearchTask], blocks: Sequence[Sequence[int]] | None = None
+    tasks: Sequence[ResearchTask], blocks: Sequence[Sequence[int]] | str | None = None
 ) -> list[DesignSpace]:
     """Return the tasks' design spaces, which have to offer the same choices.
 

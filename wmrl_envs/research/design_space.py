@@ -17,12 +17,16 @@ from wmrl_envs.research.designs import FAMILIES, Family
 if TYPE_CHECKING:
     from wmrl_envs.research.task import ResearchTask
 
-__all__ = ["Blocks", "DesignSpace"]
+__all__ = ["PARTITIONS", "Blocks", "DesignSpace"]
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 Blocks = tuple[tuple[int, ...], ...]
 """A partition of the choices, such as ``((0, 1, 2), (3, 4, 5))``: each block becomes one larger choice."""
+
+PARTITIONS = ("choices", "halves", "joint")
+"""Partitions by name: each choice by itself; the preparation of the data and the model with its output as two large
+choices; the whole solution as a single one."""
 
 
 class DesignSpace:
@@ -35,7 +39,7 @@ class DesignSpace:
     Args:
         task: The task.
         family: Its solutions.
-        blocks: How choices are grouped into larger ones; None leaves each by itself.
+        blocks: How choices are grouped into larger ones, or one of ``PARTITIONS``; None leaves each by itself.
 
     Attributes:
         names: Name of each choice, length d.
@@ -53,7 +57,7 @@ class DesignSpace:
         True
     """
 
-    def __init__(self, task: ResearchTask, family: Family, blocks: Blocks | None = None) -> None:
+    def __init__(self, task: ResearchTask, family: Family, blocks: Blocks | str | None = None) -> None:
         self.task = task
         self.family = family
         self._base = np.array([len(choice.options) for choice in family.choices], dtype=np.int64)
@@ -70,7 +74,7 @@ class DesignSpace:
         self._rendered: dict[tuple[int, ...], str] = {}
 
     @classmethod
-    def of(cls, task: ResearchTask, blocks: Sequence[Sequence[int]] | None = None) -> DesignSpace:
+    def of(cls, task: ResearchTask, blocks: Sequence[Sequence[int]] | str | None = None) -> DesignSpace:
         """Return the design space of a task; equal arguments give the same object.
 
         Raises:
@@ -89,7 +93,7 @@ class DesignSpace:
                 f"task {task.id!r}: unknown family {name!r} of solutions; the families are {', '.join(FAMILIES)}."
                 f"{did_you_mean(name, FAMILIES)}"
             )
-        grouped = None if blocks is None else tuple(tuple(int(i) for i in block) for block in blocks)
+        grouped: Blocks | str | None = blocks if blocks is None or isinstance(blocks, str) else _as_tuples(blocks)
         return _space(task, json.dumps(design, sort_keys=True), grouped)
 
     def render(self, choices: Sequence[int] | IntArray) -> str:
@@ -198,14 +202,28 @@ class DesignSpace:
 
 
 @lru_cache(maxsize=64)
-def _space(task: ResearchTask, design: str, blocks: Blocks | None) -> DesignSpace:
+def _space(task: ResearchTask, design: str, blocks: Blocks | str | None) -> DesignSpace:
     # The design is part of the key because tasks are equal if their folders are, and a folder can change.
     return DesignSpace(task, FAMILIES[str((task.design or {})["family"])](task), blocks)
 
 
-def _checked(blocks: Blocks | None, count: int) -> Blocks:
-    if blocks is None:
-        return tuple((i,) for i in range(count))
+def _as_tuples(blocks: Sequence[Sequence[int]]) -> Blocks:
+    return tuple(tuple(int(i) for i in block) for block in blocks)
+
+
+def _checked(blocks: Blocks | str | None, count: int) -> Blocks:
+    everything = range(count)
+    if blocks is None or blocks == "choices":
+        return tuple((i,) for i in everything)
+    if blocks == "halves":
+        return tuple(everything[:-2]), tuple(everything[-2:])
+    if blocks == "joint":
+        return (tuple(everything),)
+    if isinstance(blocks, str):
+        raise ConfigurationError(
+            f"unknown partition {blocks!r} of the choices; they are {', '.join(PARTITIONS)}, or give your own blocks."
+            + did_you_mean(blocks, PARTITIONS)
+        )
     if sorted(i for block in blocks for i in block) != list(range(count)) or not all(blocks):
         raise ConfigurationError(
             f"blocks must hold each of the choices 0 to {count - 1} once, such as "

@@ -176,7 +176,7 @@ class ResearchDesignEnv(SingleEnv):
         max_turns: int = 4,
         report: bool = False,
         limits: Limits | Mapping[str, object] | None = None,
-        blocks: Sequence[Sequence[int]] | None = None,
+        blocks: Sequence[Sequence[int]] | str | None = None,
         sandbox_kwargs: Mapping[str, object] | None = None,
         render_mode: str | None = None,
     ) -> None:
