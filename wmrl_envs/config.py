@@ -57,7 +57,7 @@ class TrainConfig:
     isolation: str = "auto"
     """``strict``, ``auto`` or ``none``."""
     learning_rate: float | None = None
-    """Step size of the agent's optimiser; ``None`` takes what suits the agent (``LEARNING_RATES``), or its own default."""
+    """Step size of the agent's optimiser; ``None`` takes ``LEARNING_RATES``, or the default of an agent of your own."""
     ramp: float = 0.3
     """Share of training over which the correction grows to full strength (alpha); 0 has it from the start."""
     seed: int = 0
