@@ -279,7 +279,7 @@ def compare(
     arms: Annotated[str, typer.Option(help="Arms, comma-separated; all by default.")] = "",
     actions: Annotated[str, typer.Option(help="The policy: joint, halves or choices (see wmrl train).")] = "joint",
     seeds: Annotated[int, typer.Option(help="Seeds that are reported.")] = 24,
-    tuning_seeds: Annotated[int, typer.Option(help="Other seeds, on which step sizes are chosen.")] = 3,
+    tuning_seeds: Annotated[int, typer.Option(help="Other seeds, on which step sizes are chosen.")] = 2,
     workers: Annotated[int | None, typer.Option(help="Processes; one per core by default.")] = None,
 ) -> None:
     """Compare all reward schemes on recorded executions; resumable."""

@@ -68,7 +68,7 @@ class Comparison:
     tasks: tuple[str, ...] = ("titanic", "weather", "anes96")
     arms: tuple[str, ...] = tuple(arm.name for arm in ARMS)
     seeds: int = 24
-    tuning_seeds: int = 3
+    tuning_seeds: int = 2
     learning_rates: tuple[float, ...] = (0.06, 0.12, 0.25, 0.5)
     base: TrainConfig = TrainConfig(sandbox="replay", warmup_source="recordings", evaluation_rollouts=0)
     """Settings that all runs share."""
