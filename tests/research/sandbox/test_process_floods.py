@@ -46,7 +46,7 @@ def test_memory_counts_over_children(strict: ProcessSandbox, public: Path) -> No
                 os._exit(0)
         time.sleep(30)
     """
-    result = attack(strict, public, code, Limits(seconds=20.0, wall_seconds=25.0, memory_mb=400, processes=8))
+    result = attack(strict, public, code, Limits(seconds=20.0, wall_seconds=100.0, memory_mb=400, processes=8))
     assert result.cause == "memory"
 
 
@@ -247,7 +247,7 @@ def test_processor_time_of_children_that_nobody_waits_for_counts(strict: Process
             try: os.wait()
             except OSError: pass
     """
-    result = attack(strict, public, code, Limits(seconds=1.0, wall_seconds=30.0, processes=2))
+    result = attack(strict, public, code, Limits(seconds=1.0, wall_seconds=200.0, processes=2))
     assert result.cause == "timeout" and "CPU" in result.message
 
 

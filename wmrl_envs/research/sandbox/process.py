@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import os
-import re
-import shutil
-import subprocess
 import tempfile
 import threading
 import weakref
@@ -25,7 +21,8 @@ from wmrl_envs.research.outcome import Outcome
 from wmrl_envs.research.sandbox import wire
 from wmrl_envs.research.sandbox.host import Zygote
 from wmrl_envs.research.sandbox.isolation import Isolation, IsolationReport, choose_layers, namespaces_problem, probe
-from wmrl_envs.research.sandbox.paths import library_folders, readable_paths
+from wmrl_envs.research.sandbox.paths import readable_paths
+from wmrl_envs.research.sandbox.scratch import make_scratch, path_cleaner, remove_folder
 from wmrl_envs.research.submission import InvalidSubmission, max_submission_bytes, read_submission_file
 from wmrl_envs.research.task import Limits
 
@@ -183,8 +180,8 @@ class ProcessSandbox:
                 raise SandboxError(f"a solution's process could not be set up: {header['failure']}")
             submission = read_submission_file(scratch / "submission.csv", most_bytes or limits.disk_mb * 2**20)
         finally:
-            _remove(scratch)
-        return self._result(header, output, code, limits, _cleaner(scratch, public), submission)
+            remove_folder(scratch)
+        return self._result(header, output, code, limits, path_cleaner(scratch, public), submission)
 
     def _ask(
         self, zygote: Zygote, code: str, public: Path, scratch: Path, limits: Limits, seed: int
@@ -240,11 +237,8 @@ class ProcessSandbox:
     def _scratch(self, folder: Path, code: str, public: Path) -> Path:
         with self._lock:
             self._runs += 1
-            scratch = folder / f"run-{self._runs}"
-        scratch.mkdir(mode=0o700)
-        (scratch / "solution.py").write_text(code, encoding="utf-8", errors="replace")
-        (scratch / "input").symlink_to(public, target_is_directory=True)
-        return scratch
+            number = self._runs
+        return make_scratch(folder / f"run-{number}", code, public)
 
     def _resources(self) -> tuple[Zygote, ThreadPoolExecutor, Path]:
         """Return the zygote, the workers and the folder of scratch folders, started where they are not yet."""
@@ -258,7 +252,7 @@ class ProcessSandbox:
                 self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="wmrl-sandbox")
                 self._folder = Path(tempfile.mkdtemp(prefix="wmrl-sandbox-")).resolve()
                 (self._folder / "root").mkdir()  # where namespaces build a root folder
-                weakref.finalize(self, _release, os.getpid(), _remove, self._folder)
+                weakref.finalize(self, _release, os.getpid(), remove_folder, self._folder)
             return self._zygote, self._pool, self._folder
 
     def _forget(self, zygote: Zygote) -> None:
@@ -280,7 +274,7 @@ class ProcessSandbox:
         if pool is not None:
             pool.shutdown(wait=True, cancel_futures=True)
         if folder is not None:
-            _remove(folder)
+            remove_folder(folder)
 
     def __enter__(self) -> ProcessSandbox:
         return self
@@ -305,21 +299,3 @@ def _rebuild(arguments: dict[str, Any]) -> ProcessSandbox:
 def _release(owner: int, action: Callable[..., None], *arguments: Any) -> None:
     if os.getpid() == owner:  # not in a fork of the process that made it
         action(*arguments)
-
-
-def _remove(folder: Path) -> None:
-    """Delete a folder that other people's code filled: however deep, whatever its modes."""
-    with contextlib.suppress(FileNotFoundError, OSError, RecursionError):
-        shutil.rmtree(folder)
-    if not os.path.lexists(folder):
-        return
-    subprocess.run(["chmod", "-R", "u+rwX", str(folder)], capture_output=True, check=False)
-    subprocess.run(["rm", "-rf", str(folder)], capture_output=True, check=False)
-
-
-def _cleaner(scratch: Path, public: Path) -> Callable[[str], str]:
-    """Return a function that takes this machine's paths out of a text."""
-    folders = {f"{scratch}/": "", str(scratch): ".", str(public): "input"}
-    folders |= {f"{folder}/": "" for folder in (*library_folders(), os.path.dirname(os.path.realpath(os.__file__)))}
-    pattern = re.compile("|".join(map(re.escape, sorted(folders, key=len, reverse=True))))
-    return lambda text: pattern.sub(lambda found: folders[found.group()], text)

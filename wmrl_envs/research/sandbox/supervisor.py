@@ -19,16 +19,16 @@ import time
 from typing import Any, NoReturn
 
 from . import confine, processes, wire
+from .capture import READ_BYTES, Capture
 from .runner import run_solution
 
-__all__ = ["Capture", "supervise"]
+__all__ = ["supervise"]
 
 _LOOK_EVERY = 0.025
 """Seconds between two looks at the limits."""
 _SETUP_SECONDS = 60.0
 """How long the solution's process may take to confine itself, in seconds; far more than it needs on a busy machine."""
 _REPORT_BYTES = 2048
-_READ_BYTES = 2**16
 _MOST_FILES = 5_000
 _MOST_THREADS = 256
 
@@ -64,34 +64,6 @@ def _checked(report: bytes) -> dict[str, Any]:
         "memory": said.get("memory") is True,
         "disk": said.get("disk") is True,
     }
-
-
-class Capture:
-    """What was written to a pipe: its beginning and its end, at most ``limit`` bytes together."""
-
-    def __init__(self, limit: int) -> None:
-        self._half = max(1, limit // 2)
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._total = 0
-
-    def add(self, data: bytes) -> None:
-        """Take in the next bytes."""
-        self._total += len(data)
-        room = self._half - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        self._tail += data
-        if len(self._tail) > 2 * self._half + _READ_BYTES:
-            del self._tail[: -self._half]
-
-    def content(self) -> bytes:
-        """Return what is kept, with a line that says how much was cut."""
-        tail = bytes(self._tail[-self._half :])
-        cut = self._total - len(self._head) - len(tail)
-        mark = f"\n[... {cut} bytes of output cut ...]\n".encode() if cut else b""
-        return bytes(self._head) + mark + tail
 
 
 class _Run:
@@ -211,7 +183,7 @@ class _Run:
     def _read(self, index: int, pipe: int) -> bool:
         """Take in what is in a pipe and return whether more may come."""
         try:
-            data = os.read(pipe, _READ_BYTES)
+            data = os.read(pipe, READ_BYTES)
         except BlockingIOError:
             return True
         if index < 2:
@@ -224,7 +196,7 @@ class _Run:
         os.set_blocking(pipe, False)
         for _ in range(64):  # a pipe holds 64 KiB by default and at most 1 MiB
             try:
-                data = os.read(pipe, _READ_BYTES)
+                data = os.read(pipe, READ_BYTES)
             except BlockingIOError:
                 break
             if not data:
