@@ -44,6 +44,8 @@ class OutcomeForest:
         self.seed = seed
         self._trees: list[Any] = []
         self._outputs = 0
+        self.importances: FloatArray = np.zeros(0)
+        """float64 [d], summing to 1: how much each feature tells about outcomes (impurity decrease)."""
 
     def fit(self, features: NDArray[np.float32], outcomes: FloatArray) -> FloatArray:
         """Fit on executed solutions and return honest predictions of them.
@@ -73,6 +75,7 @@ class OutcomeForest:
         # The low-level trees skip the validation that RandomForestRegressor.predict repeats for each of them: 5 times
         # faster on a batch of 128.
         self._outputs = outcomes.shape[1]
+        self.importances = np.asarray(forest.feature_importances_, dtype=np.float64)
         self._trees = [tree.tree_ for tree in forest.estimators_]
         honest = np.asarray(forest.oob_prediction_, dtype=np.float64)
         missing = ~honest[:, 1:].any(axis=1)

@@ -74,7 +74,7 @@ class LearnedWorldModel:
         *,
         warmup_source: Literal["recordings", "execution"] = "recordings",
         cache_dir: str | os.PathLike[str] | None = None,
-        width: float = 6.0,
+        width: float = 12.0,
         noise: float = 0.1,
         max_points: int = 1000,
     ) -> None:
