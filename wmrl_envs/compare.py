@@ -222,7 +222,8 @@ class ExpectedReport:
         probabilities = np.ones(len(self._members))
         for column, part in enumerate(parts):
             probabilities *= part.probs[0].double().numpy()[self._members[:, column]]
-        return probabilities / probabilities.sum()
+        normalised: NDArray[np.float64] = probabilities / probabilities.sum()
+        return normalised
 
 
 def run_jobs(
