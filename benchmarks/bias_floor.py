@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from wmrl_envs.compare import ExpectedReport
 from wmrl_envs.compare_report import Estimate
-from wmrl_envs.config import TrainConfig
+from wmrl_envs.config import LEARNING_RATES, TrainConfig
 from wmrl_envs.files import replacing, write_json, write_text
 from wmrl_envs.research.grading import Submission
 from wmrl_envs.research.sandbox.replay import ReplaySandbox
@@ -184,14 +184,15 @@ def markdown(curves: dict[tuple[str, str], FloatArray], base: TrainConfig, argum
     points = "\n".join(f"- {sentence[0].upper()}{sentence[1:]}" for sentence in findings(curves))
     command = (
         f"python benchmarks/bias_floor.py --tasks {' '.join(arguments.tasks)} --seeds {arguments.seeds} "
-        f"--steps {base.steps} --learning-rate {base.learning_rate:g} --warmup {base.warmup} --docs docs"
+        f"--steps {base.steps} --learning-rate {base.learning_rate:g} --actions {base.actions} --warmup {base.warmup} "
+        "--docs docs"
     )
     return f"""# The bias floor
 
 ![Reported score and gap over training](bias_floor.png)
 
-GRPO for {arguments.steps} steps of {base.groups} groups of {base.group_size} rollouts, step size
-{base.learning_rate:g}, on recorded real executions of {", ".join(arguments.tasks)}. {base.anchor_fraction:.0%} of the
+GRPO for {base.steps} steps of {base.groups} groups of {base.group_size} rollouts, step size {base.learning_rate:g},
+actions `{base.actions}`, on recorded real executions of {", ".join(arguments.tasks)}. {base.anchor_fraction:.0%} of the
 groups are executed (none for raw predictions, all for real execution). The world model is fitted on {base.warmup}
 executions and then frozen, the same one for all rows of a seed. {arguments.seeds} seeds, ± is the standard error over
 them. Scores and gaps are expectations under the policy, not samples.
@@ -249,7 +250,8 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["titanic"], help="fully recorded tasks")
     parser.add_argument("--seeds", type=int, default=4, help="at least 2")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--learning-rate", type=float, default=TrainConfig().learning_rate)
+    parser.add_argument("--learning-rate", type=float, default=LEARNING_RATES["grpo"])
+    parser.add_argument("--actions", default=TrainConfig().actions, help="choices, halves or joint; see TrainConfig")
     parser.add_argument("--warmup", type=int, default=TrainConfig().warmup)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--runs", type=Path, default=Path("runs/bias_floor"), help="folder that keeps finished seeds")
@@ -263,6 +265,7 @@ def main() -> None:
         steps=arguments.steps,
         warmup=arguments.warmup,
         learning_rate=arguments.learning_rate,
+        actions=arguments.actions,
     )
     jobs = [(task, seed) for seed in range(arguments.seeds) for task in arguments.tasks]
     train_all(jobs, base, arguments.runs, arguments.workers)

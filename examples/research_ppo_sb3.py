@@ -102,7 +102,7 @@ def main() -> None:
     """Train, and print the reported score before and after."""
     args = parse_args()
     torch.set_num_threads(1)  # the networks are tiny: threads would only wait for each other
-    sandbox = resolve_sandbox(args.sandbox)
+    sandbox: Any = resolve_sandbox(args.sandbox)
     env = make_env(args, sandbox)
     agent = PPO(
         "MlpPolicy",
