@@ -19,7 +19,6 @@ from wmrl_envs.research.outcome import STATUSES, Status
 
 __all__ = ["STATUS_COLOURS", "draw_figures"]
 
-STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "axes.titlesize": 10}
 REAL, PREDICTED, CALIBRATED, REPORTED, NEUTRAL = "#1b7837", "#e08214", "#2166ac", "#222222", "#999999"
 STATUS_COLOURS = {
     Status.MALFORMED: "#4d4d4d",
@@ -55,7 +54,9 @@ def draw_figures(folder: Path) -> list[Path]:
         "statuses": lambda axes: _statuses(axes, rows),
         "cost": lambda axes: _cost(axes, rows, summary["ledger"]),
     }
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(
+        {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "axes.titlesize": 10}
+    ):
         written = [_one(draw, folder / "figures" / f"{name}.png") for name, draw in panels.items()]
         overview = Figure(figsize=(13.5, 7.2), layout="constrained")
         grid = overview.subplot_mosaic([["score", "calibration", "weight"], ["statuses", "statuses", "cost"]])
@@ -116,9 +117,9 @@ def _score(axes: Axes, rows: pd.DataFrame, summary: dict[str, Any]) -> None:
     for when, x in (("before", 0.0), ("after", float(seconds.iloc[-1]))):
         if summary[when] is not None:
             point = summary[when]
-            label = "reported (other half, ± 2 s.e.)" if when == "after" else None
+            named = {"label": "reported (other half, ± 2 s.e.)"} if when == "after" else {}
             error = 2 * (point["standard_error"] or 0.0)
-            axes.errorbar(x, point["score"], error, fmt="D", color=REPORTED, capsize=3, markersize=5, label=label)
+            axes.errorbar(x, point["score"], error, fmt="D", color=REPORTED, capsize=3, markersize=5, **named)
     axes.set_ylabel("mean reward")
     axes.set_ylim(0, 1.02)
     axes.set_xlim(left=-0.02 * float(seconds.iloc[-1]))

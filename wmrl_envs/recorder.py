@@ -77,8 +77,11 @@ class Recorder(BaseCallback):
     def _elapsed(self) -> float:
         return self.wall_seconds + time.monotonic() - self._started
 
-    def _on_training_start(self) -> None:
+    def start_clock(self) -> None:
+        """Count wall seconds from now on; the warm-up happens before any callback is asked."""
         self._started = time.monotonic()
+
+    def _on_training_start(self) -> None:
         self._pending = False
 
     def _on_rollout_start(self) -> None:

@@ -104,6 +104,7 @@ class Run:
         """Train up to the configured steps or budget, from wherever the run stands."""
         if self.finished:
             return
+        self.recorder.start_clock()
         # An agent of one's own may take more environment steps per update than one episode.
         update = getattr(self.agent, "n_steps", self.config.turns) * self.vec_env.num_envs
         if self.recorder.step == 0:
