@@ -32,8 +32,8 @@ class DesignInterface:
 
         Args:
             core: The episodes.
-            blocks: Choices that are grouped into one larger choice each, or one of ``PARTITIONS``; ``None`` leaves each by
-                itself.
+            blocks: Choices that are grouped into one larger choice each, or one of ``PARTITIONS``; ``None`` leaves each
+                by itself.
 
         Raises:
             ConfigurationError: If two tasks have different design spaces, or the blocks do not fit.

@@ -92,8 +92,8 @@ class Outcome:
     error_line: int | None = None
     """Line of the submitted code (from 1) in which it was raised."""
     seconds: float = field(default=0.0, compare=False)
-    """Execution cost: CPU seconds of the process tree, or the wall seconds where a wall limit ended it. A measurement, so
-    that two runs of one solution compare equal."""
+    """Execution cost: CPU seconds of the process tree, or the wall seconds where a wall limit ended it. A measurement,
+    so that two runs of one solution compare equal."""
     report_reward: float | None = None
     """Ladder reward in [0, 1] on the other half of the answers; shown to evaluations, never to training."""
 
@@ -107,8 +107,8 @@ class Outcome:
 class Prediction(Outcome):
     """A world model's guess of an outcome.
 
-    ``reward`` is the expectation over the model's beliefs, so it need not be a rung of the ladder; ``status`` is the most
-    probable one. ``seconds`` is what the prediction itself took.
+    ``reward`` is the expectation over the model's beliefs, so it need not be a rung of the ladder; ``status`` is the
+    most probable one. ``seconds`` is what the prediction itself took.
     """
 
     probabilities: tuple[float, ...] = field(default=())
