@@ -52,6 +52,7 @@ class CorrectingCore:
         self._clock = 0
         self._first_turn = np.zeros(n, np.int64)
         self._marked_as: bool | None = None
+        self._zeros, self._ones = np.zeros(n), np.ones(n)
         slots.predicting = not state.executes_everything
         slots.spreading = state.groups.bins is not None
 
@@ -93,7 +94,7 @@ class CorrectingCore:
         elif self.training:
             self._draw(slots)
             anchor, probability = self.next_anchor, self.next_probability
-            self.has_next &= ~slots
+            self.has_next = self.has_next & ~slots
         else:
             everything = state.executes_everything
             anchor, probability = np.full(self.n, everything), np.full(self.n, float(everything))
@@ -102,24 +103,22 @@ class CorrectingCore:
             self._slots.mark(slots, anchor)
         weighted = state.scheme.weighted and forced is None  # an anchor forced by hand returns r as it is
         scalar = state.scalar
+        # None of these arrays is ever written to: they are replaced, so that several may be one and the same.
         frozen = {
             "probability": probability,
             "alpha": self._alphas(probability),
-            "mean": scalar.mean,
-            "trust": scalar.lambda_,
-            "group_trust": state.groups.lambda_,
-            "weight": np.where(anchor, scalar.weight, 1.0) if weighted else 1.0,
-            "group_weight": np.where(anchor, state.weighter.weight, 1.0) if weighted else 1.0,
-            "paid": 0.0,
-            "best": 0.0,
+            "mean": np.full(self.n, scalar.mean),
+            "trust": np.full(self.n, scalar.lambda_),
+            "group_trust": np.full(self.n, state.groups.lambda_),
+            "weight": np.where(anchor, scalar.weight, 1.0) if weighted else self._ones,
+            "group_weight": np.where(anchor, state.weighter.weight, 1.0) if weighted else self._ones,
+            "paid": self._zeros,
+            "best": self._zeros,
         }
         everywhere = bool(slots.all())
-        for name, value in frozen.items():
-            if not everywhere:
-                value = np.where(slots, value, getattr(self, name))
-            elif not isinstance(value, np.ndarray):
-                value = np.full(self.n, value)
-            setattr(self, name, value)
+        if not everywhere:
+            frozen = {name: np.where(slots, value, getattr(self, name)) for name, value in frozen.items()}
+        vars(self).update(frozen)
         self._freeze(slots, everywhere)
         self._first_turn[slots] = self._clock
         self._marked_as = None
@@ -209,8 +208,7 @@ class CorrectingCore:
                 f"the state was saved with {len(state['paid'])} sub-environments, here there are {self.n}"
             )
         for name in (*_FROZEN, *_EPISODE, *_PENDING, *_WAITING):
-            array = getattr(self, name)
-            array[:] = np.array(state[name], dtype=array.dtype)
+            setattr(self, name, np.array(state[name], dtype=getattr(self, name).dtype))
         self._snapshots = [self._state.restored_snapshot(snapshot) for snapshot in state["snapshots"]]
         self._snapshot_of[:] = state["snapshot_of"]
         self._turns = [
@@ -224,16 +222,22 @@ class CorrectingCore:
         wanted = slots & ~self.has_next
         if not wanted.any():
             return
+        if wanted.all():
+            anchor, probability = self._state.draw(self.n // self.group_size)
+            self.next_anchor = np.repeat(anchor, self.group_size)
+            self.next_probability = np.repeat(probability, self.group_size)
+            self.has_next = wanted
+            return
         blocks: BoolArray = np.any(wanted.reshape(-1, self.group_size), axis=1)
         anchor, probability = self._state.draw(int(blocks.sum()))
-        np.copyto(self.next_anchor, _spread(anchor, blocks, self.group_size), where=wanted)
-        np.copyto(self.next_probability, _spread(probability, blocks, self.group_size), where=wanted)
-        self.has_next |= wanted
+        self.next_anchor = np.where(wanted, _spread(anchor, blocks, self.group_size), self.next_anchor)
+        self.next_probability = np.where(wanted, _spread(probability, blocks, self.group_size), self.next_probability)
+        self.has_next = self.has_next | wanted
 
     def _alphas(self, probability: FloatArray) -> FloatArray:
         state = self._state
         if state.progress is None or state.ramp == 0.0:
-            return np.ones(len(probability))
+            return self._ones
         values, inverse = np.unique(probability, return_inverse=True)
         return np.array([alpha_ramp(state.progress, float(pi), state.ramp) for pi in values])[inverse]
 
@@ -321,6 +325,13 @@ class CorrectingCore:
     def _learn_groups(self, streams: Streams, real: FloatArray, calibrated: FloatArray, graded: BoolArray) -> None:
         """Learn from the anchor groups of which the last member has ended."""
         done = streams.done
+        shape = (-1, self.group_size)
+        if streams.clean and streams.ended.full:  # nobody waits for anybody
+            whole = streams.anchor.reshape(shape).all(axis=1)
+            if whole.any():
+                r, f, spread = (array.reshape(shape)[whole] for array in (real, calibrated, streams.spread))
+                self._state.learn_groups(r, f, graded.reshape(shape)[whole], spread)
+            return
         self.waiting |= done
         np.copyto(self.last_anchor, streams.anchor, where=done)
         np.copyto(self.last_graded, graded, where=done)
@@ -328,7 +339,6 @@ class CorrectingCore:
         np.copyto(self.last_real, np.where(graded & streams.anchor, real, 0.0), where=done)
         np.copyto(self.last_calibrated, np.where(graded, calibrated, 0.0), where=done)
         np.copyto(self.last_spread, streams.spread, where=done)
-        shape = (-1, self.group_size)
         complete = self.waiting.reshape(shape).all(axis=1)
         self.waiting &= ~np.repeat(complete, self.group_size)
         complete &= self.last_anchor.reshape(shape).all(axis=1)

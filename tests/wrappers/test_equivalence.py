@@ -92,7 +92,7 @@ def test_slots_that_share_a_correction_under_same_step_autoreset(task, scheme):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fraction", [0.0, 0.15, 1.0])
 def test_slots_out_of_step(task, mode, fraction):
-    """Partial resets put the episodes out of step; an uncalibrated mixture shows the draws and the streams themselves."""
+    """Partial resets put the episodes out of step; an uncalibrated mixture shows draws and streams alone."""
     settings = {"scheme": "mixed", "anchor_fraction": fraction, "max_rescues": 0, "max_turns": 3}
     ours, theirs = (make(task, 5, mode=mode, **settings) for make in (batched, side_by_side))
     assert_same(ours.reset(seed=1), theirs.reset(seed=1))

@@ -60,7 +60,7 @@ def test_state_ends_with_its_last_wrapper(task):
 
 
 def test_eight_monitored_environments_are_one_correction():
-    """stable-baselines3's make_vec_env puts Monitor inside: around it the correction sees each environment's episodes."""
+    """stable-baselines3's make_vec_env puts Monitor inside: each environment has one around it."""
     env_util = pytest.importorskip("stable_baselines3.common.env_util")
     from stable_baselines3.common.monitor import Monitor
 

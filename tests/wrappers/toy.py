@@ -62,7 +62,7 @@ def write_task(folder: Path, name: str = "toy") -> Path:
 
 
 class Executor:
-    """Executes code that assigns its leaderboard position to ``position``; ``harness_fails = True`` is an unknown outcome.
+    """Executes code that assigns its leaderboard position to ``position``; ``harness_fails = True`` is unknown.
 
     The code sees ``rng``, seeded by the submission's seed. Each execution takes a quarter of a second on the books.
     """

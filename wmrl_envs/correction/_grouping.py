@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from wmrl_envs.correction._arrays import BoolArray, FloatArray, float_vector, known, selection
 
-__all__ = ["EPSILON", "Grouping", "graded_pairs", "group_ids"]
+__all__ = ["EPSILON", "Grouping", "graded_pairs", "group_ids", "row_scores"]
 
 EPSILON = 1e-4
 """Added to a group's standard deviation, as GRPO and arXiv 2608.12564 do."""
@@ -65,6 +65,18 @@ class Grouping:
         """Return which groups, bool [groups], have some but not all flags ([n], in the grouping's order) set."""
         both: BoolArray = np.logical_or.reduceat(flags, self.starts) != np.logical_and.reduceat(flags, self.starts)
         return both
+
+
+def row_scores(rows: FloatArray, standardised: bool) -> FloatArray:
+    """Return ``Grouping.scores`` where each row, [..., G], is a whole group: nothing has to be sorted."""
+    size = rows.shape[-1]
+    deviations: FloatArray = rows - np.add.reduce(rows, axis=-1, keepdims=True) / size
+    if standardised:
+        deviations /= np.sqrt(np.add.reduce(deviations * deviations, axis=-1, keepdims=True) / size) + EPSILON
+    equal = np.maximum.reduce(rows, axis=-1) == np.minimum.reduce(rows, axis=-1)
+    if equal.any():
+        deviations[equal] = 0.0
+    return deviations
 
 
 def graded_pairs(

@@ -17,7 +17,7 @@ from wmrl_envs.correction._arrays import (
     float_vector,
     known,
 )
-from wmrl_envs.correction._grouping import Grouping, graded_pairs
+from wmrl_envs.correction._grouping import Grouping, graded_pairs, row_scores
 from wmrl_envs.correction._state import State, restore
 from wmrl_envs.correction.advantages import Scale, check_scale
 from wmrl_envs.errors import ConfigurationError
@@ -183,6 +183,11 @@ class RectifiedFusion:
         Raises:
             ValueError: If the shapes differ, a value is infinite, or spreads are missing.
         """
+        if self.bins is None and groups is None and (rows := _whole_rows(real, calibrated, mask)) is not None:
+            z_r, z_f = row_scores(rows, self._standardised)
+            sums = np.add.reduce(np.stack((z_r * z_f, z_f * z_f)), axis=-1)
+            self._common.update(sums[0, :, None], sums[1, :, None], np.ones((len(z_r), 1), dtype=np.bool_))
+            return
         r, f, ids, keep = graded_pairs(real, calibrated, groups, mask)
         spreads = None
         if self.bins is not None:
@@ -264,3 +269,12 @@ def _check_bins(bins: int | Sequence[float] | None) -> tuple[int | list[float] |
         raise ConfigurationError(f"bins must be a number of bins or increasing edges of the spread, got {bins!r}")
     listed: list[float] = edges.tolist()
     return listed, edges, len(edges) + 1
+
+
+def _whole_rows(real: ArrayLike, calibrated: ArrayLike, mask: ArrayLike | None) -> FloatArray | None:
+    """Return r and f as [2, groups, G] if every row is a group of which nothing is left out; else ``None``."""
+    r, f = np.asarray(real, dtype=np.float64), np.asarray(calibrated, dtype=np.float64)
+    if r.ndim != 2 or r.shape != f.shape or r.size == 0 or (mask is not None and not np.all(mask)):
+        return None
+    rows = np.stack((r, f))
+    return rows if np.isfinite(rows).all() else None

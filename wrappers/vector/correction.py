@@ -116,6 +116,10 @@ class CorrectionWrapper(CorrectionBase, VectorWrapper[Any, Any, Any, Any, Any], 
             core.draw_ahead(self._all)
         observations, _, terminations, truncations, infos = self.env.step(actions)
         streams = self._below.core.streams
+        if not streams.active.any():  # the dummy step of next-step autoreset, everywhere at once
+            annotate(infos["wmrl"], core.frozen(), self._every, known=True)
+            self._over = streams.done
+            return observations, np.zeros(core.n), terminations, truncations, infos
         rewards, shown = core.settle(streams)
         clean, turned = streams.clean, self._every if streams.clean else Mask(streams.active)
         left_out = None if clean else core.left_out(streams)
