@@ -57,9 +57,9 @@ class PriorPolicy(ActorCriticPolicy):
                 f"prior_logits holds {[len(p) for p in self.prior_logits]} logits, the action space {space} "
                 f"has {sizes} options"
             )
-        flat = [value for logits in self.prior_logits for value in logits]
+        assert isinstance(self.action_net, torch.nn.Linear)
         with torch.no_grad():
-            self.action_net.bias.data.copy_(torch.tensor(flat))
+            self.action_net.bias.copy_(torch.tensor([value for logits in self.prior_logits for value in logits]))
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         return {**super()._get_constructor_parameters(), "prior_logits": self.prior_logits, "net_arch": self.net_arch}

@@ -78,7 +78,7 @@ class SB3VecEnv(VecEnv):
 
     def reset(self) -> Any:
         """Reset every sub-environment, with the seeds and options given before, and return the observations."""
-        seeds = self._seeds if any(seed is not None for seed in self._seeds) else None
+        seeds: Any = self._seeds if any(seed is not None for seed in self._seeds) else None
         options: dict[str, Any] = dict(self._options[0])
         if any(other != options for other in self._options[1:]):
             raise ConfigurationError(
@@ -128,9 +128,9 @@ class SB3VecEnv(VecEnv):
                 "step cannot reset some of them: make the environment with autoreset_mode=AutoresetMode.SAME_STEP "
                 "(gym.make_vec(..., vector_kwargs={'autoreset_mode': ...}) where Gymnasium vectorises it)"
             )
-        for index, info in enumerate(info_list(reset_infos, self.num_envs)):
-            if dones[index]:
-                self.reset_infos[index] = info
+        for slot, info in enumerate(info_list(reset_infos, self.num_envs)):
+            if dones[slot]:
+                self.reset_infos[slot] = info
         return fresh
 
     def close(self) -> None:
@@ -206,7 +206,7 @@ def info_list(infos: dict[str, Any], num_envs: int) -> list[dict[str, Any]]:
             for info, member in zip(result, members, strict=True):
                 info[key] = member
         else:
-            for index in np.flatnonzero(mask):
+            for index in np.flatnonzero(mask).tolist():
                 result[index][key] = members[index]
     return result
 

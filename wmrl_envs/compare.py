@@ -130,11 +130,16 @@ class Job:
     arm: str
     config: TrainConfig
 
+    @property
+    def rate(self) -> float:
+        """The step size, which a comparison always sets."""
+        assert self.config.learning_rate is not None
+        return self.config.learning_rate
+
     def path(self, folder: Path) -> Path:
         """Return the file that holds, or will hold, the run's curve."""
-        config = self.config
-        runs = folder / config.actions / config.task / self.arm
-        return runs / f"rate-{config.learning_rate:g}" / f"seed-{config.seed}.json"
+        runs = folder / self.config.actions / self.config.task / self.arm
+        return runs / f"rate-{self.rate:g}" / f"seed-{self.config.seed}.json"
 
 
 def run_job(job: Job, folder: Path) -> None:

@@ -88,7 +88,7 @@ def load_curves(jobs: Sequence[Job], folder: Path) -> CurveTable:
     gathered: dict[tuple[str, str, float], list[dict[str, list[float]]]] = {}
     for job in jobs:
         curve = json.loads(job.path(folder).read_text(encoding="utf-8"))["curve"]
-        gathered.setdefault((job.arm, job.config.task, job.config.learning_rate), []).append(curve)
+        gathered.setdefault((job.arm, job.config.task, job.rate), []).append(curve)
     return {
         key: Curves(
             *(
