@@ -13,6 +13,8 @@ from wmrl_envs.research.grading import Submission
 from wmrl_envs.research.leaderboard import Leaderboard
 from wmrl_envs.research.outcome import Outcome, Status
 from wmrl_envs.research.sandbox.process import ProcessSandbox
+from wmrl_envs.research.sandbox.replay import ReplaySandbox
+from wmrl_envs.research.task import load_task
 from wmrl_envs.world_models import LearnedWorldModel
 from wmrl_envs.world_models.warmup import WarmupCache, default_cache_dir, warmup_submissions
 
@@ -158,3 +160,15 @@ def test_nothing_is_cached_where_the_harness_failed(tmp_path):
 def test_the_default_folder_follows_the_platform(monkeypatch, value, expected):
     monkeypatch.setenv("XDG_CACHE_HOME", value)
     assert default_cache_dir() == type(default_cache_dir())(expected).expanduser() / "wmrl-envs"
+
+
+def test_shipped_recordings_make_ready_without_executing_anything():
+    grader = Recorder(lambda batch: pytest.fail("executed"))
+    task = load_task("titanic")
+    model = LearnedWorldModel(warmup=40, trees=10)
+    executed = model.prepare([task], grader)
+    assert len(executed) == 40 and all(result.seconds > 0.0 for _, result in executed)
+    assert [result for _, result in executed] == ReplaySandbox().grade([submission for submission, _ in executed])
+    # Reading them in place of executing them changes nothing else.
+    live = LearnedWorldModel(warmup=40, trees=10, warmup_source="execution")
+    assert live.prepare([task], ReplaySandbox()) == executed
