@@ -56,7 +56,7 @@ def test_training_improves_the_reported_score_and_leaves_a_run_folder(tmp_path: 
     _check_best_solution(run, summary)
     _check_events(run)
     calibration = json.loads((run / "calibration.json").read_text())
-    assert len(calibration["predicted"]) == len(calibration["real"]) == 30 * 16
+    assert [len(calibration[name]) for name in ("step", "predicted", "real")] == [30 * 16] * 3
     assert calibration["knots"]["real"] == sorted(calibration["knots"]["real"])
     names = {path.name for path in (run / "figures").iterdir()}
     assert names == {"overview.png", "score.png", "calibration.png", "weight.png", "statuses.png", "cost.png"}

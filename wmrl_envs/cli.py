@@ -212,7 +212,7 @@ def _print_summary(summary: dict[str, Any], folder: Path) -> None:
 def _ledger_table(ledger: dict[str, Any]) -> Table:
     """Return what training executed and predicted, and what it cost."""
     table = Table(title="Ledger of training", title_justify="left")
-    for heading in ("", "count", "CPU seconds"):
+    for heading in ("", "count", "seconds"):
         table.add_column(heading, justify="right" if heading else "left")
     for words, count, seconds in (
         ("executed", "executions", "execution_seconds"),

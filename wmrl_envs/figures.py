@@ -127,31 +127,32 @@ def _score(axes: Axes, rows: pd.DataFrame, summary: dict[str, Any]) -> None:
 
 
 def _calibration(axes: Axes, calibration: dict[str, Any], reward: str) -> None:
-    """Draw the executed pairs and the map that was fitted on them."""
+    """Draw the executed episodes' pairs, dark early and bright late, and the map as training left it."""
     axes.plot([0, 1], [0, 1], ":", color=NEUTRAL, label="prediction as it is")
-    predicted, real = calibration["predicted"], calibration["real"]
-    axes.plot(predicted, real, ".", color=REAL, alpha=0.3, markersize=4, label="executed pairs")
-    knots = calibration["knots"]
-    if knots["predicted"]:
-        axes.plot(
-            [0, *knots["predicted"], 1],
-            [knots["real"][0], *knots["real"], knots["real"][-1]],
-            color=CALIBRATED,
-            label="calibration map",
-        )
-    if not predicted:
-        text = f"reward scheme {reward!r}\nfits no calibration map"
+    x, y = (calibration["knots"][name] for name in ("predicted", "real"))
+    if x:
+        axes.plot(x, y, color=CALIBRATED, label="calibration map at the end")
+        axes.plot([0, x[0]], [y[0], y[0]], "--", color=CALIBRATED, linewidth=0.8)
+        axes.plot([x[-1], 1], [y[-1], y[-1]], "--", color=CALIBRATED, linewidth=0.8)
+    if calibration["step"]:
+        late = np.argsort(calibration["step"])
+        columns = (np.array(calibration[name])[late] for name in ("predicted", "real", "step"))
+        predicted, real, step = columns
+        points = axes.scatter(predicted, real, c=step, s=10, alpha=0.6, linewidths=0, label="executed pairs")
+        bar = axes.figure.colorbar(points, ax=axes, pad=0.02, fraction=0.05)
+        bar.set_label("step")
+        bar.solids.set_alpha(1)
+        bar.ax.yaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        # Right of the ladder's gap between failures and valid submissions few pairs lie below the diagonal.
+        axes.legend(framealpha=0.85, edgecolor="none", loc="center right", fontsize=8, bbox_to_anchor=(1, 0.3))
+    else:
+        text = f"reward scheme {reward!r}:\nno episode was both predicted and executed"
         axes.text(0.5, 0.5, text, ha="center", va="center", backgroundcolor="white")
     axes.set_title("What predictions turn out to be")
     axes.set_xlabel("predicted reward")
     axes.set_ylabel("real reward")
-    axes.set_xlim(0, 1)
+    axes.set_xlim(0, 1.02)
     axes.set_ylim(0, 1.02)
-    if predicted:
-        # Below the diagonal and right of the ladder's gap between failures and valid submissions few pairs lie.
-        axes.legend(
-            frameon=True, framealpha=0.9, edgecolor="none", loc="center right", fontsize=8, bbox_to_anchor=(1, 0.3)
-        )
 
 
 def _weight(axes: Axes, rows: pd.DataFrame) -> None:

@@ -15,6 +15,7 @@ from wmrl_envs.research.outcome import STATUSES, Outcome
 
 __all__ = ["Recorder", "TrainingEnded"]
 
+MOST_PAIRS = 5000
 _STREAMS = ("real_reward", "predicted_reward", "calibrated_reward", "corrected_return")
 _CORRECTION = ("lambda", "alpha", "weight")
 
@@ -33,6 +34,7 @@ class Recorder(BaseCallback):
 
     Attributes:
         rows: One dict per step.
+        pairs: ``[step, predicted, real]`` of each episode that was both predicted and executed; the last 5,000.
         best: By task, the best really executed solution so far: its ``code``, ``reward`` (training half) and ``step``.
     """
 
@@ -53,6 +55,7 @@ class Recorder(BaseCallback):
         """
         super().__init__()
         self.rows: list[dict[str, Any]] = []
+        self.pairs: list[list[float]] = []
         self.best: dict[str, dict[str, Any]] = {}
         self.wall_seconds = 0.0
         self._after_step, self._evaluate, self._evaluate_every = after_step, evaluate, evaluate_every
@@ -68,11 +71,12 @@ class Recorder(BaseCallback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two steps, JSON-able."""
-        return {"rows": self.rows, "best": self.best, "wall_seconds": self._elapsed()}
+        return {"rows": self.rows, "pairs": self.pairs, "best": self.best, "wall_seconds": self._elapsed()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Set the state."""
-        self.rows, self.best, self.wall_seconds = list(state["rows"]), dict(state["best"]), state["wall_seconds"]
+        self.rows, self.pairs, self.best = list(state["rows"]), list(state["pairs"]), dict(state["best"])
+        self.wall_seconds = state["wall_seconds"]
 
     def _elapsed(self) -> float:
         return self.wall_seconds + time.monotonic() - self._started
@@ -107,6 +111,8 @@ class Recorder(BaseCallback):
         for name, values in self._values.items():
             if name in wmrl and (name != "weight" or wmrl["anchor"]):
                 values.append(float(wmrl[name]))
+        if wmrl["anchor"] and "predicted_reward" in wmrl and "real_reward" in wmrl:
+            self.pairs.append([self.step + 1, float(wmrl["predicted_reward"]), float(wmrl["real_reward"])])
 
     def _keep_best(self, task: str, reward: float, action: Any) -> None:
         # At an episode's last step the reward is that of its best turn, which was kept when it was taken.
@@ -122,6 +128,7 @@ class Recorder(BaseCallback):
         row |= {f"{name}s" if name == "anchor" else name: _mean(values) for name, values in self._values.items()}
         total = max(1, sum(self._statuses.values()))
         row |= {f"status_{status}": self._statuses[status] / total for status in STATUSES}
+        self.pairs = self.pairs[-MOST_PAIRS:]
         ledger = self.training_env.get_attr("ledger")[0]
         self.rows.append({name: value for name, value in (row | ledger.summary()).items() if value is not None})
         self._pending = True

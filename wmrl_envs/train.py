@@ -229,7 +229,9 @@ def train(
             "best_solutions": _best_solutions(run, folder, after),
             "ledger": run.env.ledger.summary(),
         }
-        write_json(folder / "calibration.json", run.env.calibration())
+        names = ("step", "predicted", "real")
+        pairs = {name: [pair[index] for pair in run.recorder.pairs] for index, name in enumerate(names)}
+        write_json(folder / "calibration.json", pairs | {"knots": run.env.calibration()["knots"]})
         write_json(folder / "summary.json", summary)
         on_phase("drawing the figures")
         draw_figures(folder)
