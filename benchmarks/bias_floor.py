@@ -234,7 +234,10 @@ def draw(curves: dict[tuple[str, str], FloatArray], path: Path) -> None:
                 continue
             mean, error = values.mean(axis=0), 2 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
             axes.plot(mean, style, color=colour, label=words if style == "-" else None)
-            axes.fill_between(np.arange(len(mean)), mean - error, mean + error, color=colour, alpha=0.15, linewidth=0)
+            if style == "-":
+                axes.fill_between(
+                    np.arange(len(mean)), mean - error, mean + error, color=colour, alpha=0.15, linewidth=0
+                )
     gap.axhline(0, color="#999999", linewidth=0.8)
     score.set(title="Reported score", xlabel="step", ylabel="expected real reward")
     gap.set(title="Predicted minus real reward (dashed: calibrated)", xlabel="step")

@@ -232,7 +232,7 @@ def draw(costs: Costs, path: Path) -> None:
     axes.set_xticks(sizes, [str(size) for size in sizes], minor=False)
     axes.set_xticks([], minor=True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=130)
 
