@@ -117,9 +117,10 @@ def _score(axes: Axes, rows: pd.DataFrame, summary: dict[str, Any]) -> None:
     for when, x in (("before", 0.0), ("after", float(seconds.iloc[-1]))):
         if summary[when] is not None:
             point = summary[when]
-            named = {"label": "reported (other half, ± 2 s.e.)"} if when == "after" else {}
             error = 2 * (point["standard_error"] or 0.0)
-            axes.errorbar(x, point["score"], error, fmt="D", color=REPORTED, capsize=3, markersize=5, **named)
+            bar = axes.errorbar(x, point["score"], error, fmt="D", color=REPORTED, capsize=3, markersize=5)
+            if when == "after":
+                bar.set_label("reported (other half, ± 2 s.e.)")
     axes.set_ylabel("mean reward")
     axes.set_ylim(0, 1.02)
     axes.set_xlim(left=-0.02 * float(seconds.iloc[-1]))
@@ -141,7 +142,8 @@ def _calibration(axes: Axes, calibration: dict[str, Any], reward: str) -> None:
         points = axes.scatter(predicted, real, c=step, s=10, alpha=0.6, linewidths=0, label="executed pairs")
         bar = axes.figure.colorbar(points, ax=axes, pad=0.02, fraction=0.05)
         bar.set_label("step")
-        bar.solids.set_alpha(1)
+        if bar.solids is not None:
+            bar.solids.set_alpha(1)  # the points are see-through, the scale is not
         bar.ax.yaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         # Right of the ladder's gap between failures and valid submissions few pairs lie below the diagonal.
         axes.legend(framealpha=0.85, edgecolor="none", loc="center right", fontsize=8, bbox_to_anchor=(1, 0.3))
