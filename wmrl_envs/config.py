@@ -13,7 +13,7 @@ from wmrl_envs.research.design_space import PARTITIONS
 __all__ = ["AGENTS", "LEARNING_RATES", "TrainConfig"]
 
 AGENTS = ("grpo", "ppo", "a2c")
-LEARNING_RATES = {"grpo": 0.25, "ppo": 0.05, "a2c": 0.1}
+LEARNING_RATES = {"grpo": 0.12, "ppo": 0.05, "a2c": 0.1}
 """Step sizes that suit the policy of one logit per solution; the comparison in docs/ chose GRPO's."""
 
 
