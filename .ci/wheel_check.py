@@ -15,6 +15,7 @@ assert "torch" not in sys.modules, "import wmrl_envs must not import torch"
 print(f"import wmrl_envs: {took:.2f} s")
 
 import gymnasium as gym  # noqa: E402
+import numpy as np  # noqa: E402
 
 from wmrl_envs.research.task import bundled_tasks  # noqa: E402
 
@@ -28,8 +29,10 @@ for task in bundled_tasks():
     for sandbox in ("replay", "process"):
         env = gym.make("wmrl/ResearchDesign-v0", tasks=task, sandbox=sandbox)
         env.reset(seed=0)
-        members = env.unwrapped.grader.members(env.unwrapped.tasks[0]) if sandbox == "replay" else None
-        action = env.unwrapped.design_space.choices(members[0]) if members is not None else env.action_space.sample()
+        action = env.action_space.sample()
+        if sandbox == "replay":
+            table = env.unwrapped.grader.table(env.unwrapped.tasks[0])
+            action = env.unwrapped.design_space.choices(int(np.flatnonzero(table.draws)[0]))
         *_, info = env.step(action)
         assert not info["wmrl"]["ungraded"], (task, sandbox)
         env.close()
