@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,15 @@ def test_train_then_evaluate(tmp_path: Path) -> None:
     assert evaluated.exit_code == 0, evaluated.output
     assert "over 30 episodes on titanic" in evaluated.output
     assert "valid" in evaluated.output
+
+
+def test_agent_of_ones_own_is_found_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agents_here.py").write_text("from stable_baselines3 import A2C\nclass Mine(A2C): pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    result = run("train", *arguments(steps=2, agent="agents_here:Mine", evaluation_rollouts=0), "--out", "run")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "run" / "summary.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sys
 import time
 from dataclasses import fields, replace
 from pathlib import Path
@@ -54,6 +56,8 @@ def main() -> None:
 @app.callback()
 def _begin() -> None:
     show_errors_plainly()
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # module:Class of one's own is looked for here as well
 
 
 def _option(name: str, words: str) -> Any:
@@ -116,11 +120,9 @@ def train(
             summary = run(config, folder, resume=resume is not None, on_step=progress.update, on_phase=progress.phase)
         except KeyboardInterrupt as interrupt:
             ended = 128 + (signal.SIGTERM if isinstance(interrupt, _Terminated) else signal.SIGINT)
-            errors.print(
-                f"stopped after step {progress.step} of {config.steps}; go on with: wmrl train --resume {folder}",
-                highlight=False,
-                soft_wrap=True,
-            )
+            after = f" after step {progress.step} of {config.steps}" if progress.step else ""
+            hint = f"; go on with: wmrl train --resume {folder}" if (folder / "config.json").exists() else ""
+            errors.print(f"stopped{after}{hint}", highlight=False, soft_wrap=True)
             raise typer.Exit(ended) from None
         finally:
             signal.signal(signal.SIGTERM, before)
