@@ -52,7 +52,8 @@ class GradingCore(Slots):
         self._charged = 0
         self._turn: tuple[IntArray, list[Submission]] | None = None
         self._unknown, self._nothing = np.full(self.n, np.nan), np.zeros(self.n)
-        self._blank = np.full(self.n, None, dtype=object)
+        self._blank: NDArray[np.object_] = np.full(self.n, None, dtype=object)
+        self._shown: NDArray[np.object_] = self._blank
         self._clear_turn()
 
     def prepare(self) -> None:
@@ -164,7 +165,7 @@ class GradingCore(Slots):
         self._real: FloatArray = self._unknown
         self._predicted: FloatArray = self._unknown
         self._spread: FloatArray = self._nothing
-        self._shown: NDArray[np.object_] = self._blank
+        self._shown = self._blank
         self._turn = None
 
     def _note_predictions(

@@ -139,7 +139,9 @@ def batch_info(
     known = turned if streams.clean else turned & Mask(~streams.unpredicted & (predicted == predicted))
     put(info, "predicted_reward", predicted, known)
     if streams.outcome is not None:
-        shown = turned if streams.clean else turned & Mask(np.not_equal(streams.outcome, None).astype(np.bool_))
+        shown = (
+            turned if streams.clean else turned & Mask(np.array([outcome is not None for outcome in streams.outcome]))
+        )
         put(info, "outcome", streams.outcome, shown)
     return info
 
