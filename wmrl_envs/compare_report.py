@@ -305,7 +305,7 @@ def draw_comparison(
 ) -> None:
     """Draw reported score against seconds of real execution, a panel per task; bands are two standard errors."""
     with matplotlib.rc_context({"axes.spines.top": False, "axes.spines.right": False, "font.size": 10}):
-        figure = Figure(figsize=(5 * len(comparison.tasks), 4.4), layout="constrained")
+        figure = Figure(figsize=(5 * len(comparison.tasks), 5), layout="constrained")
         panels = figure.subplots(1, len(comparison.tasks), squeeze=False)[0]
         names = {
             arm.name: f"{arm.reward} ({arm.world_model})" if arm.world_model != "none" else arm.reward for arm in ARMS
@@ -333,6 +333,7 @@ def draw_comparison(
                 )
             axes.set(title=task, xlabel="CPU seconds of real execution", xscale="log")
         panels[0].set_ylabel("reported score")
-        panels[-1].legend(frameon=False, loc="lower right")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4)
         with replacing(path) as temporary:
             figure.savefig(temporary, dpi=130)
