@@ -27,6 +27,7 @@ from wmrl_envs.research.recording import (
     versions,
     write_recording,
 )
+from wmrl_envs.research.reply import extract_code
 from wmrl_envs.research.sandbox import resolve_sandbox
 from wmrl_envs.research.sandbox.process import ProcessSandbox
 from wmrl_envs.research.sandbox.replay import ReplaySandbox
@@ -86,6 +87,13 @@ def test_the_seed_chooses_the_draw(task: ResearchTask) -> None:
     assert [outcome and outcome.score for outcome in outcomes] == [0.35, 0.65, 0.85] * 2
     assert replay.grade([Submission(task, code, 4)])[0] is outcomes[1]
     assert replay.grade([]) == []
+
+
+def test_code_out_of_a_fence_is_the_recorded_solution(task: ResearchTask) -> None:
+    code, replay = DesignSpace.of(task).solution(1), ReplaySandbox()
+    fenced = extract_code(f"My attempt:\n```python\n{code}```\n")
+    assert fenced != code, "the fence takes the last line's end away"
+    assert replay.grade([Submission(task, fenced)]) == replay.grade([Submission(task, code)])
 
 
 def test_the_table_gives_expectations_by_member(task: ResearchTask) -> None:
