@@ -3,9 +3,11 @@
 One frozen world model per seed, fitted on its warm-up; GRPO trains on its raw predictions, on debiased ones (f, fitted
 on a tenth of the groups, which are executed), on the paper's both corrections (arXiv 2608.12564) and on rectified ones.
 Real execution everywhere stands beside them. All answers come from recordings of real executions, so after each step
-two things are known exactly, as expectations over the policy, without sampling:
+all of this is known exactly, as expectations over the policy, without sampling:
 
 - the reported score: the real reward on the half of the answers that training never sees;
+- the real reward on the half that trains, which is what a corrected reward can promise; a policy that has settled on
+  one solution may have the better one by it and the worse one by the other half;
 - the gap: the reward that the world model predicts minus the real one, both on the half that trains; also with the
   run's own calibration f in place of the raw prediction.
 
@@ -42,6 +44,8 @@ from wmrl_envs.research.task import load_task
 from wmrl_envs.world_models import resolve_world_model
 
 FloatArray = NDArray[np.float64]
+Curves = dict[tuple[str, str], FloatArray]
+"""By (scheme, curve), one row per seed, averaged over tasks: float64 [seeds, steps + 1]."""
 ARMS = {
     "world-model": ("raw predictions", "#bbbbbb"),
     "debias": ("debiased", "#e08214"),
@@ -50,8 +54,13 @@ ARMS = {
     "real": ("real execution everywhere", "#222222"),
 }
 """Reward scheme: what it trains on in words, and its colour."""
-CURVES = ("report", "gap", "calibrated_gap")
-"""What is known after each step; the gaps are NaN under ``real``, which predicts nothing."""
+CURVES = {
+    "report": "Reported score (real reward on answers that training never sees)",
+    "real": "Real reward on the answers that train",
+    "gap": "Predicted minus real reward",
+    "calibrated_gap": "Calibrated minus real reward",
+}
+"""What is known after each step, and its heading; the gaps are NaN under ``real``, which predicts nothing."""
 
 
 def train_all(jobs: Sequence[tuple[str, int]], base: TrainConfig, folder: Path, workers: int) -> None:
@@ -111,10 +120,10 @@ def train_arm(
         probabilities = expected.probabilities(agent)
         knots = run.env.calibration()["knots"]
         calibrated = np.interp(predicted, knots["predicted"], knots["real"]) if knots["real"] else predicted
-        gaps = (None, None) if config.reward == "real" else (predicted - real, calibrated - real)
         curves["report"].append(expected(agent))
-        for name, gap in zip(CURVES[1:], gaps, strict=True):
-            curves[name].append(None if gap is None else float(probabilities @ gap))
+        curves["real"].append(float(probabilities @ real))
+        for name, reward in (("gap", predicted), ("calibrated_gap", calibrated)):
+            curves[name].append(None if config.reward == "real" else float(probabilities @ (reward - real)))
         return {}
 
     run = Run(config, evaluate=note, evaluate_every=1)
@@ -131,8 +140,8 @@ def curve_path(folder: Path, task: str, seed: int) -> Path:
     return folder / Path(task).name / f"seed-{seed}.json"
 
 
-def load_curves(arguments: argparse.Namespace) -> dict[tuple[str, str], FloatArray]:
-    """Return by (scheme, curve) the values, float64 [seeds, steps + 1], averaged over tasks."""
+def load_curves(arguments: argparse.Namespace) -> Curves:
+    """Read the curves of all seeds."""
     loaded = [
         [
             json.loads(curve_path(arguments.runs, task, seed).read_text(encoding="utf-8"))["arms"]
@@ -147,7 +156,7 @@ def load_curves(arguments: argparse.Namespace) -> dict[tuple[str, str], FloatArr
     }
 
 
-def table(curves: dict[tuple[str, str], FloatArray], name: str, marks: Sequence[int]) -> list[list[str]]:
+def table(curves: Curves, name: str, marks: Sequence[int]) -> list[list[str]]:
     """Return the cells of one curve's table, headings first."""
     rows = [["trained on", *(f"after {step} steps" for step in marks)]]
     for scheme, (words, _) in ARMS.items():
@@ -157,25 +166,25 @@ def table(curves: dict[tuple[str, str], FloatArray], name: str, marks: Sequence[
     return rows
 
 
-def findings(curves: dict[tuple[str, str], FloatArray]) -> list[str]:
-    """Return one sentence per arm: where its score peaked and ended, and what became of its gap."""
+def findings(curves: Curves) -> list[str]:
+    """Return one sentence per arm: where its rewards ended, and what became of its gap."""
     sentences = []
     for scheme, (words, _) in ARMS.items():
-        report, gap = curves[scheme, "report"], curves[scheme, "gap"]
+        report, real, gap = (curves[scheme, name] for name in ("report", "real", "gap"))
         peak = int(report.mean(axis=0).argmax())
-        told = [f"the mean score peaks after {peak} steps ({report[:, peak].mean():.3f})"]
-        told.append(f"ends at {Estimate.of(report[:, -1])}")
+        told = (
+            f"{words}: the reported score peaks after {peak} steps ({report[:, peak].mean():.3f}) and ends at "
+            f"{Estimate.of(report[:, -1])}, the real reward on the answers that train at {Estimate.of(real[:, -1])}"
+        )
         if scheme not in ("world-model", "real"):
-            told.append(
-                f"{Estimate.of(report[:, -1] - curves['world-model', 'report'][:, -1]).signed} to raw predictions"
-            )
+            told += f" ({Estimate.of(real[:, -1] - curves['world-model', 'real'][:, -1]).signed} to raw predictions')"
         if scheme != "real":
-            told.append(f"predicted minus real goes from {gap[:, 0].mean():+.3f} to {Estimate.of(gap[:, -1]).signed}")
-        sentences.append(f"{words}: {', '.join(told)}.")
+            told += f"; predicted minus real goes from {gap[:, 0].mean():+.3f} to {Estimate.of(gap[:, -1]).signed}"
+        sentences.append(told + ".")
     return sentences
 
 
-def markdown(curves: dict[tuple[str, str], FloatArray], base: TrainConfig, arguments: argparse.Namespace) -> str:
+def markdown(curves: Curves, base: TrainConfig, arguments: argparse.Namespace) -> str:
     """Return the page."""
     tables = {}
     for name in CURVES:
@@ -199,15 +208,19 @@ them. Scores and gaps are expectations under the policy, not samples.
 
 {points}
 
-## Reported score (real reward on answers that training never sees)
+## {CURVES["report"]}
 
 {tables["report"]}
 
-## Predicted minus real reward
+## {CURVES["real"]}
+
+{tables["real"]}
+
+## {CURVES["gap"]}
 
 {tables["gap"]}
 
-## Calibrated minus real reward
+## {CURVES["calibrated_gap"]}
 
 The same with the run's own calibration in place of the raw prediction. Where it is not 0, the bias is no function of
 the prediction, or the calibration lags behind the policy; rectification removes both on average.
@@ -223,26 +236,29 @@ def step_marks(steps: int) -> list[int]:
     return sorted({round(steps * share) for share in (0.0, 0.1, 0.2, 0.5, 1.0)})
 
 
-def draw(curves: dict[tuple[str, str], FloatArray], path: Path) -> None:
-    """Draw score and gap over steps; bands are two standard errors, dashes the calibrated gap."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    score, gap = figure.subplots(1, 2)
+def draw(curves: Curves, path: Path) -> None:
+    """Draw scores and gaps over steps; bands are two standard errors, dashes the calibrated gap."""
+    figure = Figure(figsize=(14, 4.2), layout="constrained")
+    score, real, gap = figure.subplots(1, 3)
+    panels = ((score, "report", "-"), (real, "real", "-"), (gap, "gap", "-"), (gap, "calibrated_gap", "--"))
     for scheme, (words, colour) in ARMS.items():
-        for axes, name, style in ((score, "report", "-"), (gap, "gap", "-"), (gap, "calibrated_gap", "--")):
+        for axes, name, style in panels:
             values = curves[scheme, name]
             if np.isnan(values).any() or (scheme == "world-model" and name == "calibrated_gap"):
                 continue
             mean, error = values.mean(axis=0), 2 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
-            axes.plot(mean, style, color=colour, label=words if style == "-" else None)
+            axes.plot(mean, style, color=colour, label=words if axes is score else None)
             if style == "-":
                 axes.fill_between(
                     np.arange(len(mean)), mean - error, mean + error, color=colour, alpha=0.15, linewidth=0
                 )
     gap.axhline(0, color="#999999", linewidth=0.8)
-    score.set(title="Reported score", xlabel="step", ylabel="expected real reward")
-    gap.set(title="Predicted minus real reward (dashed: calibrated)", xlabel="step")
-    score.legend(frameon=False, loc="lower right")
-    for axes in (score, gap):
+    score.set(title="Reported score", ylabel="expected reward")
+    real.set(title="Real reward on the answers that train")
+    gap.set(title="Predicted minus real reward (dashed: calibrated)")
+    figure.legend(loc="outside upper center", ncols=5, frameon=False)
+    for axes in (score, real, gap):
+        axes.set_xlabel("step")
         axes.spines[["top", "right"]].set_visible(False)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=130)
@@ -253,7 +269,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["titanic"], help="fully recorded tasks")
     parser.add_argument("--seeds", type=int, default=4, help="at least 2")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--learning-rate", type=float, default=LEARNING_RATES["grpo"])
+    parser.add_argument("--learning-rate", type=float, help="by default smaller the more steps, as a long run wants it")
     parser.add_argument("--actions", default=TrainConfig().actions, help="choices, halves or joint; see TrainConfig")
     parser.add_argument("--warmup", type=int, default=TrainConfig().warmup)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
@@ -267,13 +283,13 @@ def main() -> None:
         evaluation_rollouts=0,
         steps=arguments.steps,
         warmup=arguments.warmup,
-        learning_rate=arguments.learning_rate,
+        learning_rate=arguments.learning_rate or LEARNING_RATES["grpo"] * TrainConfig().steps / arguments.steps,
         actions=arguments.actions,
     )
     jobs = [(task, seed) for seed in range(arguments.seeds) for task in arguments.tasks]
     train_all(jobs, base, arguments.runs, arguments.workers)
     curves = load_curves(arguments)
-    for name, title in zip(CURVES, ("reported score", "predicted minus real", "calibrated minus real"), strict=True):
+    for name, title in CURVES.items():
         print(f"\n{title}")
         for cells in table(curves, name, step_marks(arguments.steps)):
             print("  ".join(cell.ljust(28) if not i else cell.rjust(16) for i, cell in enumerate(cells)))

@@ -54,7 +54,7 @@ def test_the_bias_floor_is_drawn_from_curves_that_are_kept(run, tmp_path):
         assert arm in page
     assert (tmp_path / "docs" / "bias_floor.png").read_bytes().startswith(b"\x89PNG")
     arms = json.loads((tmp_path / "runs" / "titanic" / "seed-1.json").read_text())["arms"]
-    assert list(map(len, arms["rectified"].values())) == [3, 3, 3]
+    assert list(map(len, arms["rectified"].values())) == [3, 3, 3, 3]
     assert len({arm["report"][0] for arm in arms.values()}) == 1  # all begin as the same untrained policy
     assert arms["world-model"]["gap"] == arms["world-model"]["calibrated_gap"]  # nothing calibrates it
     assert arms["real"]["gap"] == [None] * 3
