@@ -49,8 +49,10 @@ def start_wmrl(*args: str, folder: Path) -> subprocess.Popen[str]:
         "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
         "COLUMNS": "200",
     }
+    # A shell that runs the tests in the background has interrupts ignored, which children inherit; a terminal has not.
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     return subprocess.Popen(
-        [sys.executable, "-c", "from wmrl_envs.cli import main; main()", *args],
+        [sys.executable, "-c", f"{start}; from wmrl_envs.cli import main; main()", *args],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
