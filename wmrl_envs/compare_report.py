@@ -23,6 +23,11 @@ __all__ = ["Curves", "Estimate", "choose_rates", "draw_comparison", "load_curves
 FloatArray = NDArray[np.float64]
 DEFAULT = "rectified-learning"
 RIVALS = ("real", "anchors-only")
+_POLICIES = {
+    "joint": "one logit per solution",
+    "halves": "one logit per half of a solution",
+    "choices": "one logit per option of each choice",
+}
 COLOURS = {
     "real": "#222222",
     "anchors-only": "#1b7837",
@@ -219,13 +224,15 @@ def markdown_report(
     cached = _Results(comparison, curves, rates, cached=True)
     parts = [
         "# Reward schemes compared on real executions",
-        f"Recorded real executions of {', '.join(comparison.tasks)} (every member of each design space), GRPO, "
-        f"{base.groups} groups of {base.group_size} rollouts, {base.steps} steps, {base.anchor_fraction:.0%} of groups "
+        f"Recorded real executions of {', '.join(comparison.tasks)} (every member of each design space), GRPO with "
+        f"{_POLICIES[base.actions]}, {base.groups} groups of {base.group_size} rollouts, {base.steps} steps, {base.anchor_fraction:.0%} of groups "
         f"executed, warm-up {base.warmup} executions, {comparison.seeds} seeds. Scores are expected ladder rewards on "
         "the half of the answers that training never sees, averaged over tasks; ± is the standard error over seeds. "
         "Seconds are CPU seconds of real execution per run, warm-up included. Each arm's step size was chosen among "
         f"{', '.join(f'{rate:g}' for rate in comparison.learning_rates)} on {comparison.tuning_seeds} other seeds; the "
-        f"rivals' at equal cost were chosen for just that cost. Made by `{command}`.",
+        f"rivals' at equal cost were chosen for just that cost. Width and noise of the learned world model's kernel had "
+        "been chosen before, by how well it ranks recorded executions of titanic and weather. "
+        f"Made by `{command}`.",
         f"![Score against seconds of real execution]({figure})",
         "## What is claimed, and what came out",
         _claims(charged),
