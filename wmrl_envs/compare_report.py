@@ -225,13 +225,14 @@ def markdown_report(
     parts = [
         "# Reward schemes compared on real executions",
         f"Recorded real executions of {', '.join(comparison.tasks)} (every member of each design space), GRPO with "
-        f"{_POLICIES[base.actions]}, {base.groups} groups of {base.group_size} rollouts, {base.steps} steps, {base.anchor_fraction:.0%} of groups "
-        f"executed, warm-up {base.warmup} executions, {comparison.seeds} seeds. Scores are expected ladder rewards on "
-        "the half of the answers that training never sees, averaged over tasks; ± is the standard error over seeds. "
-        "Seconds are CPU seconds of real execution per run, warm-up included. Each arm's step size was chosen among "
-        f"{', '.join(f'{rate:g}' for rate in comparison.learning_rates)} on {comparison.tuning_seeds} other seeds; the "
-        f"rivals' at equal cost were chosen for just that cost. Width and noise of the learned world model's kernel had "
-        "been chosen before, by how well it ranks recorded executions of titanic and weather. "
+        f"{_POLICIES[base.actions]}, {base.groups} groups of {base.group_size} rollouts, {base.steps} steps, "
+        f"{base.anchor_fraction:.0%} of groups executed, warm-up {base.warmup} executions, {comparison.seeds} seeds. "
+        "Scores are expected ladder rewards on the half of the answers that training never sees, averaged over tasks; "
+        "± is the standard error over seeds. Seconds are CPU seconds of real execution per run, warm-up included. Each "
+        f"arm's step size was chosen among {', '.join(f'{rate:g}' for rate in comparison.learning_rates)} on "
+        f"{comparison.tuning_seeds} other seeds; the rivals' at equal cost were chosen for just that cost. Width and "
+        "noise of the learned world model's kernel had been chosen before, by how well it ranks recorded executions of "
+        "titanic and weather. "
         f"Made by `{command}`.",
         f"![Score against seconds of real execution]({figure})",
         "## What is claimed, and what came out",
