@@ -223,7 +223,8 @@ them. Scores and gaps are expectations under the policy, not samples.
 ## {CURVES["calibrated_gap"]}
 
 The same with the run's own calibration in place of the raw prediction. Where it is not 0, the bias is no function of
-the prediction, or the calibration lags behind the policy; rectification removes both on average.
+the prediction, or the calibration lags behind the policy; rectification removes both on average. A policy that has
+settled on few solutions has no such gap left: the calibration knows them by then.
 
 {tables["calibrated_gap"]}
 
