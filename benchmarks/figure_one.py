@@ -43,7 +43,7 @@ PARTS = ("generation", "prediction", "execution")
 COLOURS = {"generation": "#4d4d4d", "prediction": "#e08214", "execution": "#1b7837", "corrected": "#2166ac"}
 ANCHORS = 0.1
 """Share of the trajectories that a corrected step executes."""
-WARM = 16
+WARM = 8
 """Trajectories of a first step that is not counted."""
 
 
