@@ -192,7 +192,13 @@ class GRPO(OnPolicyAlgorithm):
 
     def _episode_advantages(self, infos: list[dict[str, Any]], steps: slice) -> NDArray[np.float64]:
         if all("wmrl" in info and "anchor" in info["wmrl"] for info in infos):
-            advantages, counted = stream_advantages(_streams([info["wmrl"] for info in infos]))
+            streams = _streams([info["wmrl"] for info in infos])
+            if np.unique(streams["group"]).size == self.n_envs:
+                raise ConfigurationError(
+                    "every group has a single rollout, so that nothing can be compared; make the environment with "
+                    "group_size of at least 2, which divides num_envs"
+                )
+            advantages, counted = stream_advantages(streams)
             return np.where(counted, advantages, np.nan)
         returns = self.rollout_buffer.rewards[steps].sum(axis=0, dtype=np.float64)
         ungraded = np.array([bool(info.get("wmrl", {}).get("ungraded", False)) for info in infos])

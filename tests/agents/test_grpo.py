@@ -160,6 +160,11 @@ def test_refuses_groups_that_do_not_divide() -> None:
         GRPO("MlpPolicy", Bandit(), group_size=5).learn(16)
 
 
+def test_refuses_groups_of_one() -> None:
+    with pytest.raises(ConfigurationError, match="every group has a single rollout"):
+        GRPO("MlpPolicy", Bandit(group_size=1, streams=True)).learn(16)
+
+
 def test_refuses_to_cut_episodes() -> None:
     with pytest.raises(ConfigurationError, match="multiple of the episode's length"):
         GRPO("MlpPolicy", Bandit(turns=3), n_steps=4).learn(64)
