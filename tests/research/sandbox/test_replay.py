@@ -112,7 +112,7 @@ def test_recorded_solutions_are_told(task: ResearchTask, write_task) -> None:  #
     space, replay = DesignSpace.of(task), ReplaySandbox()
     assert replay.recorded(task) == {space.solution(number) for number in range(3)}
     assert replay.recorded(load_task(write_task("bare", design={"family": "tabular"}))) == frozenset()
-    with pytest.raises(RecordingError, match="3 of the 5400 members .* wmrl tasks record toy --members all"):
+    with pytest.raises(RecordingError, match="3 of the 5400 members .* wmrl tasks record /.*/toy --members all"):
         replay.expected_report(task)
 
 
@@ -129,7 +129,7 @@ def test_what_is_known_without_running_needs_no_record(task: ResearchTask) -> No
 
 def test_a_task_without_a_recording_says_how_to_make_one(write_task) -> None:  # type: ignore[no-untyped-def]
     bare = load_task(write_task("bare"))
-    with pytest.raises(RecordingError, match="no recorded executions at .* wmrl tasks record bare"):
+    with pytest.raises(RecordingError, match="no recorded executions at .* wmrl tasks record /.*/bare"):
         ReplaySandbox().preload(bare)
 
 
@@ -175,14 +175,14 @@ def test_other_versions_warn_once(task: ResearchTask, caplog: pytest.LogCaptureF
 
 def test_other_data_are_an_error(task: ResearchTask) -> None:
     rewrite(task, data="0000")
-    with pytest.raises(RecordingError, match="made on other data .* wmrl tasks record toy"):
+    with pytest.raises(RecordingError, match="made on other data .* wmrl tasks record /.*/toy"):
         ReplaySandbox().preload(task)
 
 
 def test_changed_solutions_are_an_error(task: ResearchTask) -> None:
     header, members = read_recording(task.folder / RECORDING)
     write_recording(task.folder / RECORDING, header, [members[0]._replace(key="0" * 16), *members[1:]])
-    with pytest.raises(RecordingError, match="have changed since .* wmrl tasks record toy"):
+    with pytest.raises(RecordingError, match="have changed since .* wmrl tasks record /.*/toy"):
         ReplaySandbox().recorded(task)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,7 @@ from wmrl_envs.research.design_space import DesignSpace
 from wmrl_envs.research.grading import Grader, Submission, gate
 from wmrl_envs.research.outcome import STATUSES, Outcome
 from wmrl_envs.research.recording import RECORDING, code_key, data_digest, outcome_of, read_recording, versions
-
-if TYPE_CHECKING:
-    from wmrl_envs.research.task import ResearchTask
+from wmrl_envs.research.task import TASKS_DIR, ResearchTask
 
 __all__ = ["RecordedTable", "ReplaySandbox"]
 
@@ -58,7 +56,7 @@ class RecordedTable:
             if number >= self.space.size or code_key(self.space.solution(number)) != self.keys[number]:
                 raise RecordingError(
                     f"the solutions of task {self.task.id!r} have changed since {self.path} was recorded; record them "
-                    f"again with: wmrl tasks record {self.task.id}"
+                    f"again with: wmrl tasks record {_argument(self.task)}"
                 )
         nothing: tuple[Outcome, ...] = ()
         return [self.outcomes[self.keys[i]] if i in self.keys else nothing for i in range(self.space.size)]
@@ -200,7 +198,7 @@ class ReplaySandbox:
             raise RecordingError(
                 f"{int((table.draws > 0).sum())} of the {table.space.size} members of the design space of task "
                 f"{task.id!r} are recorded in {table.path}; record the others with: "
-                f"wmrl tasks record {task.id} --members all"
+                f"wmrl tasks record {_argument(task)} --members all"
             )
         return table.report_rewards
 
@@ -242,8 +240,9 @@ class ReplaySandbox:
         elif self.fallback is None:
             raise RecordingError(
                 f"this solution of task {task.id!r} is not among the {len(self.table(task).outcomes)} in "
-                f"{self._path(task)}; record the whole design space with: wmrl tasks record {task.id} --members all, "
-                'or execute what is missing with ReplaySandbox(fallback="process")'
+                f"{self._path(task)}; record the whole design space with: wmrl tasks record "
+                f"{_argument(task)} --members all, "
+                'or execute it: sandbox="process", or ReplaySandbox(fallback="process")'
             )
         return found
 
@@ -256,16 +255,22 @@ class ReplaySandbox:
         return self._fallback
 
 
+def _argument(task: ResearchTask) -> str:
+    """Return what the command line calls a task: its id if it is bundled, its folder otherwise."""
+    return task.id if task.folder.parent == TASKS_DIR else str(task.folder)
+
+
 def _load(task: ResearchTask, path: Path) -> RecordedTable:
     if not path.is_file():
         raise RecordingError(
-            f"task {task.id!r} has no recorded executions at {path}; record them with: wmrl tasks record {task.id}"
+            f"task {task.id!r} has no recorded executions at {path}; record them with: "
+            f"wmrl tasks record {_argument(task)}"
         )
     header, members = read_recording(path)
     if header.get("data") != data_digest(task):
         raise RecordingError(
             f"the recording {path} was made on other data than task {task.id!r} holds now; record it again with: "
-            f"wmrl tasks record {task.id}"
+            f"wmrl tasks record {_argument(task)}"
         )
     _compare_versions(path, dict(header.get("versions", {})))
     outcomes = {member.key: tuple(outcome_of(task, draw) for draw in member.draws) for member in members}
