@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import arguments, wmrl
 from typer.testing import CliRunner, Result
 
+from runs import arguments, wmrl
 from wmrl_envs.cli import app
 from wmrl_envs.research.recording import read_recording
 from wmrl_envs.research.task import TASKS_DIR, bundled_tasks
@@ -81,13 +81,16 @@ def test_agent_of_ones_own_is_found_in_the_current_folder(tmp_path: Path, monkey
         (["tasks", "leaderboard", "titanc"], "Did you mean 'titanic'?"),
     ],
 )
-def test_errors_are_one_sentence(args: list[str], message: str) -> None:
+def test_errors_are_one_sentence(
+    args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     result = run(*args)
     assert result.exit_code == 1
     assert message in result.stderr
     assert result.stderr.startswith("error: ")
     assert "Traceback" not in result.output
-    assert not Path("runs").exists() or args[0] != "train"
+    assert not list(tmp_path.iterdir()), "what is refused leaves nothing behind"
 
 
 def test_list_names_every_task() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from runs import small_config
 
+from runs import small_config
 from wmrl_envs.errors import ConfigurationError, SandboxError
 from wmrl_envs.evaluate import evaluate
 from wmrl_envs.research.design_space import DesignSpace

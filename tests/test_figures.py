@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from runs import small_config
 
+from runs import small_config
 from wmrl_envs.figures import STATUS_COLOURS, draw_figures
 from wmrl_envs.research.outcome import STATUSES
 from wmrl_envs.train import train

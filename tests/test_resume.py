@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pandas.testing import assert_frame_equal
-from runs import arguments, metrics, small_config, start_wmrl, steps_done, stop_when
 from typer.testing import CliRunner, Result
 
+from runs import arguments, metrics, small_config, start_wmrl, steps_done, stop_when
 from wmrl_envs.checkpoint import checkpoints
 from wmrl_envs.cli import app
 from wmrl_envs.errors import CheckpointError

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from runs import CLOCK, small_config, steps_done
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from runs import CLOCK, small_config, steps_done
 from wmrl_envs.building import agent_class
 from wmrl_envs.correction import SCHEMES
 from wmrl_envs.errors import ConfigurationError
