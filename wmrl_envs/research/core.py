@@ -199,8 +199,10 @@ class ResearchCore:
     def _grade(self, slots: IntArray, codes: Sequence[str | None]) -> Sequence[Outcome | None]:
         seeds = submission_seeds(self.keys[slots], self.turn[slots])
         submissions = [
-            Submission(self.tasks[task], code, seed)
-            for task, code, seed in zip(self.task_index[slots].tolist(), codes, seeds, strict=True)
+            Submission(self.tasks[task], code, seed, final=turn + 1 >= self.max_turns)
+            for task, code, seed, turn in zip(
+                self.task_index[slots].tolist(), codes, seeds, self.turn[slots].tolist(), strict=True
+            )
         ]
         if not submissions:
             return []

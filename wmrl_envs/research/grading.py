@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from wmrl_envs.errors import GradingError
@@ -28,6 +28,8 @@ class Submission:
     code: str | None
     seed: int = 0
     """Seeds Python's and numpy's global generators before the code runs, so that an attempt is repeatable."""
+    final: bool = field(default=False, compare=False)
+    """Whether the episode ends with this attempt, so that nobody will read feedback to it."""
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from wmrl_envs.errors import ConfigurationError, WMRLError, WorldModelError, did_you_mean
+from wmrl_envs.world_models.backends.registry import BACKENDS
 from wmrl_envs.world_models.protocol import WorldModel
 
 __all__ = ["WORLD_MODELS", "resolve_world_model"]
@@ -17,13 +18,16 @@ WORLD_MODELS = {
 }
 """Names and where they live; imported when they are asked for."""
 
+_LANGUAGE = "wmrl_envs.world_models.language_model:LanguageWorldModel"
+
 
 def resolve_world_model(world_model: str | WorldModel, **kwargs: Any) -> WorldModel:
     """Return the world model that a name stands for; an object passes through.
 
     Args:
-        world_model: A name in ``WORLD_MODELS``, ``"package.module:attribute"`` (a class or function that is called with
-            ``kwargs``, or an object with a ``grade`` method), or a world model itself.
+        world_model: A name in ``WORLD_MODELS``, a language model (``"transformers:PATH"``, ``"vllm:PATH"``,
+            ``"openai:URL#MODEL"``), ``"package.module:attribute"`` (a class or function that is called with ``kwargs``,
+            or an object with a ``grade`` method), or a world model itself.
         **kwargs: Arguments of its constructor.
 
     Raises:
@@ -37,11 +41,14 @@ def resolve_world_model(world_model: str | WorldModel, **kwargs: Any) -> WorldMo
                 "constructor, or name the world model by a string"
             )
         return _checked(world_model, type(world_model).__name__)
+    if world_model.partition(":")[0] in BACKENDS:
+        return _checked(_called(_imported(_LANGUAGE), world_model, {"model": world_model, **kwargs}), world_model)
     path = WORLD_MODELS.get(world_model, world_model)
     if ":" not in path:
         raise ConfigurationError(
-            f"unknown world model {world_model!r}; it is one of {', '.join(WORLD_MODELS)} or "
-            f"'package.module:attribute'.{did_you_mean(world_model, WORLD_MODELS)}"
+            f"unknown world model {world_model!r}; it is one of {', '.join(WORLD_MODELS)}, a language model as "
+            "'transformers:PATH', 'vllm:PATH' or 'openai:URL#MODEL', or 'package.module:attribute'."
+            f"{did_you_mean(world_model, (*WORLD_MODELS, *BACKENDS))}"
         )
     found = _imported(path)
     if not isinstance(found, type) and hasattr(found, "grade"):
@@ -62,9 +69,9 @@ def _imported(path: str) -> object:
     return found
 
 
-def _called(factory: Callable[..., object], path: str, kwargs: dict[str, Any]) -> object:
+def _called(factory: object, path: str, kwargs: dict[str, Any]) -> object:
     try:
-        return factory(**kwargs)
+        return cast(Callable[..., object], factory)(**kwargs)
     except WMRLError:
         raise
     except TypeError as error:
