@@ -13,13 +13,13 @@ import gymnasium as gym
 
 from wmrl_envs.errors import ConfigurationError, did_you_mean
 from wmrl_envs.research.base import check_render_mode
-from wmrl_envs.research.env import ResearchDesignEnv
-from wmrl_envs.research.vector_env import ResearchDesignVectorEnv
+from wmrl_envs.research.env import ResearchDesignEnv, ResearchEnv
+from wmrl_envs.research.vector_env import ResearchDesignVectorEnv, ResearchVectorEnv
 from wmrl_envs.wrappers import CorrectionWrapper, WorldModelWrapper, vector
 
-__all__ = ["research_design_wmrl", "research_design_wmrl_vector"]
+__all__ = ["research_design_wmrl", "research_design_wmrl_vector", "research_wmrl", "research_wmrl_vector"]
 
-_BASE = "wmrl/ResearchDesign-v0"
+_DESIGN, _TEXT = "wmrl/ResearchDesign-v0", "wmrl/Research-v0"
 WrappedT = TypeVar("WrappedT")
 
 
@@ -39,11 +39,7 @@ def research_design_wmrl(**kwargs: Any) -> gym.Env[Any, Any]:
         >>> env = gym.make("wmrl/ResearchDesignWMRL-v0", tasks="titanic", anchor_fraction=0.2, run="example")
         >>> env.close()
     """
-    base, world_model, correction = _split(kwargs, ResearchDesignEnv, WorldModelWrapper, CorrectionWrapper)
-    check_render_mode(base.get("render_mode"))  # before Gymnasium warns of it
-    # Made by id, so that the wrappers know the environment by its arguments; the wrapped id replaces its spec.
-    env = gym.make(_BASE, disable_env_checker=True, **base).unwrapped
-    return _closing(env, lambda: CorrectionWrapper(WorldModelWrapper(env, **world_model), **correction))
+    return _single(_DESIGN, ResearchDesignEnv, kwargs)
 
 
 def research_design_wmrl_vector(num_envs: int = 1, **kwargs: Any) -> gym.vector.VectorEnv[Any, Any, Any]:
@@ -57,9 +53,30 @@ def research_design_wmrl_vector(num_envs: int = 1, **kwargs: Any) -> gym.vector.
     Raises:
         ConfigurationError: If a name is none of theirs, or an argument cannot work.
     """
-    wrappers = vector.WorldModelWrapper, vector.CorrectionWrapper
-    base, world_model, correction = _split(kwargs, ResearchDesignVectorEnv, *wrappers)
-    env = gym.make_vec(_BASE, num_envs=num_envs, vectorization_mode="vector_entry_point", **base)
+    return _vector(_DESIGN, ResearchDesignVectorEnv, num_envs, kwargs)
+
+
+def research_wmrl(**kwargs: Any) -> gym.Env[Any, Any]:
+    """Return ``wmrl/Research-v0``, wrapped as ``research_design_wmrl`` is; the same arguments, of ``ResearchEnv``."""
+    return _single(_TEXT, ResearchEnv, kwargs)
+
+
+def research_wmrl_vector(num_envs: int = 1, **kwargs: Any) -> gym.vector.VectorEnv[Any, Any, Any]:
+    """Return the batched twin of ``research_wmrl``; the same arguments, of ``ResearchVectorEnv``."""
+    return _vector(_TEXT, ResearchVectorEnv, num_envs, kwargs)
+
+
+def _single(env_id: str, base: type, kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
+    own, world_model, correction = _split(kwargs, base, WorldModelWrapper, CorrectionWrapper)
+    check_render_mode(own.get("render_mode"))  # before Gymnasium warns of it
+    # Made by id, so that the wrappers know the environment by its arguments; the wrapped id replaces its spec.
+    env = gym.make(env_id, disable_env_checker=True, **own).unwrapped
+    return _closing(env, lambda: CorrectionWrapper(WorldModelWrapper(env, **world_model), **correction))
+
+
+def _vector(env_id: str, base: type, num_envs: int, kwargs: Mapping[str, Any]) -> gym.vector.VectorEnv[Any, Any, Any]:
+    own, world_model, correction = _split(kwargs, base, vector.WorldModelWrapper, vector.CorrectionWrapper)
+    env = gym.make_vec(env_id, num_envs=num_envs, vectorization_mode="vector_entry_point", **own)
     return _closing(env, lambda: vector.CorrectionWrapper(vector.WorldModelWrapper(env, **world_model), **correction))
 
 

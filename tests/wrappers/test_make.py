@@ -164,3 +164,18 @@ env.close()
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["titanic", "1"]
+
+
+def test_the_text_environment_comes_wrapped_as_well():
+    reply = "```python\nprint(1)\n```"
+    env = gym.make("wmrl/ResearchWMRL-v0", **settings(anchor_fraction=1.0, max_turns=1, isolation="auto"))
+    observation, _ = env.reset(seed=0)
+    assert "titanic" in observation["task"].lower() and env.unwrapped.spec.id == "wmrl/ResearchWMRL-v0"
+    _, reward, *_, info = env.step(reply)
+    assert reward == info["wmrl"]["real_reward"]
+    envs = gym.make_vec(
+        "wmrl/ResearchWMRL-v0", num_envs=4, group_size=2, **settings(anchor_fraction=0.5, max_turns=1, isolation="auto")
+    )
+    envs.reset(seed=0)
+    *_, infos = envs.step((reply,) * 4)
+    assert infos["wmrl"]["anchor"].sum() == 2 and "calibrated_reward" in infos["wmrl"]
