@@ -95,6 +95,27 @@ class DataInventory:
             lines.append(f"- {name}: {first.dtype}{distinct}, {missing} missing{note}; such as {example!r}")
         return "\n".join(lines)
 
+    def brief(self, limit: int = 40) -> str:
+        """Return the columns and their types in one line, for readers with little room.
+
+        Args:
+            limit: Most entries; features beyond them are counted.
+        """
+        runs = _runs(self.columns)
+        special = sum(run[0].role != "feature" for run in runs)
+        features, entries = 0, []
+        for run in runs:
+            first = run[0]
+            features += first.role == "feature"
+            if first.role == "feature" and features > limit - special:
+                continue
+            name = first.name if len(run) == 1 else f"{first.name} ... {run[-1].name}"
+            note = "" if first.role == "feature" else f" {first.role}"
+            missing = ", with gaps" if any(column.n_missing for column in run) else ""
+            entries.append(f"{name} ({first.dtype}{note}{missing})")
+        left = features - max(limit - special, 0)
+        return ", ".join([*entries, f"and {left} more"] if left > 0 else entries)
+
 
 def _kind(kind: str) -> Literal["int", "float", "bool", "string"]:
     if kind in "iu":
