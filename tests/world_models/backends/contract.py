@@ -28,9 +28,7 @@ SCHEMA: dict[str, Any] = {
 }
 """Finite, so that even a model without any sense finishes it."""
 
-_TASK = (
-    "You predict what happens when a solution is executed.\nThe task: tell survivors of a shipwreck from the others."
-)
+_TASK = "You predict what happens when a solution runs.\nThe task: tell survivors of a shipwreck from the others."
 
 
 def chat(text: str) -> Conversation:
