@@ -78,7 +78,7 @@ def test_answers_and_inventory_are_lazy_and_do_not_travel(write_task):
 def test_a_missing_file_is_named_with_what_it_should_hold(name, write_task):
     folder = write_task()
     (folder / name).unlink()
-    with pytest.raises(TaskError, match=f"lacks {name}; it should hold ") as error:
+    with pytest.raises(TaskError, match=rf"lacks {name} \(") as error:
         load_task(folder)
     assert str(folder) in str(error.value)
 
@@ -235,3 +235,10 @@ def test_limits_have_a_wall_and_can_be_changed():
 def test_limits_that_cannot_be(changes):
     with pytest.raises(ConfigurationError, match="limit"):
         Limits().override(changes)
+
+
+def test_all_missing_files_are_named_at_once(tmp_path):
+    with pytest.raises(TaskError) as error:
+        ResearchTask.load(tmp_path)
+    for name in ("task.json", "description.md", "public/train.csv", "private/answers.csv", "leaderboard.json"):
+        assert f"{name} (" in str(error.value)

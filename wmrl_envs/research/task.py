@@ -95,9 +95,12 @@ class ResearchTask:
         folder = Path(path).resolve()
         if not folder.is_dir():
             raise TaskError(f"{folder} is no task folder")
-        for name, content in _FILES.items():
-            if not (folder / name).is_file() and (leaderboard is None or name != "leaderboard.json"):
-                raise TaskError(f"the task folder {folder} lacks {name}; it should hold {content}")
+        needed = {
+            name: content for name, content in _FILES.items() if leaderboard is None or name != "leaderboard.json"
+        }
+        missing = [f"{name} ({content})" for name, content in needed.items() if not (folder / name).is_file()]
+        if missing:
+            raise TaskError(f"the task folder {folder} lacks {', '.join(missing)}")
         fields = read_manifest(folder / "task.json")
         metric = fields["metric"]
         if leaderboard is None:
