@@ -233,12 +233,81 @@ def _ledger_table(ledger: dict[str, Any]) -> Table:
 
 @app.command()
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Run folder; its newest checkpoint is evaluated.")],
-    episodes: Annotated[int, typer.Option(help="Episodes, each really executed.")] = 256,
+    context: typer.Context,
+    run: Annotated[Path | None, typer.Argument(help="Run folder; its newest checkpoint is evaluated.")] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            help="In place of a run: a language model that writes code, as openai:URL#MODEL, transformers:PATH or "
+            "vllm:PATH."
+        ),
+    ] = None,
+    episodes: Annotated[
+        int | None, typer.Option(help="Episodes, each really executed; 256 of a run, 8 of a language model.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the episodes and of the agent's sampling.")] = 0,
-    sandbox: Annotated[str | None, typer.Option(help="process or replay; the run's own by default.")] = None,
+    sandbox: Annotated[
+        str | None, typer.Option(help="process or replay; the run's own, or process, by default.")
+    ] = None,
+    task: Annotated[
+        str, typer.Option(help="--agent: bundled tasks or paths of task folders, comma-separated.")
+    ] = "titanic",
+    turns: Annotated[int, typer.Option(help="--agent: attempts per episode.")] = 4,
+    isolation: Annotated[str, typer.Option(help="--agent: strict, auto or none.")] = "strict",
+    temperature: Annotated[float, typer.Option(help="--agent: of the sampling; 0 takes the most probable.")] = 0.7,
+    max_tokens: Annotated[int, typer.Option(help="--agent: longest reply, in tokens.")] = 1024,
+    context_tokens: Annotated[int, typer.Option(help="--agent: longest chat with its reply, in tokens.")] = 8192,
+    system: Annotated[Path | None, typer.Option(help="--agent: file that holds the system prompt.")] = None,
+    option: Annotated[
+        list[str], typer.Option(help="--agent: argument of the model's backend as name=value; repeatable.")
+    ] = [],  # noqa: B006
+    out: Annotated[Path | None, typer.Option(help="--agent: JSON file for the numbers.")] = None,
+    transcripts: Annotated[Path | None, typer.Option(help="--agent: folder for one JSON file per episode.")] = None,
 ) -> None:
-    """Execute a trained agent's solutions and print its reported score and how they ended."""
+    """Execute an agent's solutions and print its reported score and how they ended.
+
+    The agent is that of a training run (wmrl evaluate RUN), or a language model (wmrl evaluate --agent NAME).
+    """
+    if (run is None) == (agent is None):
+        raise ConfigurationError(
+            "wmrl evaluate takes a run folder or a language model, and got "
+            + ("both" if run is not None else "neither")
+            + ": wmrl evaluate RUN, or wmrl evaluate --agent openai:URL#MODEL"
+        )
+    if agent is not None:
+        from wmrl_envs.cli_evaluate import evaluate_language_model
+
+        evaluate_language_model(
+            agent,
+            tasks=task.split(","),
+            episodes=8 if episodes is None else episodes,
+            turns=turns,
+            seed=seed,
+            sandbox=sandbox or "process",
+            isolation=isolation,
+            agent_settings={
+                "temperature": temperature,
+                "max_tokens": max_tokens,
+                "context_tokens": context_tokens,
+                "system": system,
+                "model_kwargs": dict(_name_value(text) for text in option),
+            },
+            out=out,
+            transcripts=transcripts,
+        )
+        return
+    assert run is not None
+    mine = ("agent", "run", "episodes", "seed", "sandbox")
+    other = [name for name in context.params if name not in mine and _is_given(context, name)]
+    if other:
+        raise ConfigurationError(
+            f"{', '.join('--' + name.replace('_', '-') for name in other)} goes with --agent; a run is evaluated with "
+            "its own settings"
+        )
+    _evaluate_run(run, 256 if episodes is None else episodes, seed, sandbox)
+
+
+def _evaluate_run(run: Path, episodes: int, seed: int, sandbox: str | None) -> None:
     config = TrainConfig.from_dict(_saved_settings(run))
 
     from wmrl_envs.building import agent_class
