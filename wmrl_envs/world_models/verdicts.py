@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wmrl_envs.research.outcome import BUCKET_POSITIONS, STATUSES, Outcome, Prediction, Status, ladder_reward
 
-__all__ = ["VERDICTS", "prediction_from", "verdict_of"]
+__all__ = ["VERDICTS", "prediction_from", "verdict_for", "verdict_of"]
 
 _FAILURES = {
     "error": Status.RUNTIME_ERROR,
@@ -46,7 +46,12 @@ def verdict_of(outcome: Outcome) -> str | None:
     if outcome.status is Status.VALID:
         position = outcome.position or 0.0
         return min(BUCKET_POSITIONS, key=lambda bucket: abs(BUCKET_POSITIONS[bucket] - position))
-    return next((verdict for verdict, status in _FAILURES.items() if status is outcome.status), None)
+    return verdict_for(outcome.status)
+
+
+def verdict_for(status: Status) -> str | None:
+    """Return the verdict on a way to fail, None for one that the exact gates tell and for a valid submission."""
+    return next((verdict for verdict, own in _FAILURES.items() if own is status), None)
 
 
 def prediction_from(
