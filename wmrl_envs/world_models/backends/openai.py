@@ -1,0 +1,194 @@
+"""Any OpenAI-compatible server: vLLM, SGLang, llama.cpp, ``transformers serve``, or a provider's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wmrl_envs.errors import ConfigurationError
+from wmrl_envs.world_models.backends._chat_client import ChatClient, Settings
+from wmrl_envs.world_models.backends._dialect import Dialect
+from wmrl_envs.world_models.backends._loop import BackgroundLoop
+from wmrl_envs.world_models.backends._requests import Requests, Sampling
+from wmrl_envs.world_models.backends._token_estimate import TokenEstimate
+from wmrl_envs.world_models.backends._unanswered import gather
+from wmrl_envs.world_models.backends.protocol import Conversation, Generation, Schema
+
+__all__ = ["OpenAIBackend"]
+
+T = TypeVar("T")
+
+
+class OpenAIBackend:
+    """A language model behind an OpenAI-compatible server.
+
+    Requests go out together, at most ``concurrency`` at a time, from an event loop of its own: it works in a notebook
+    and below other asynchronous code as well. What fails in passing (a connection, a timeout, 429, 5xx, a reply that is
+    none) is tried again with growing pauses. A member of a batch that fails for good is None, with the reason in the
+    log; `WorldModelError` says so if no member is answered.
+
+    `choose` reads the log-probabilities of the reply's first token. To vLLM it names the choices, which leaves the
+    probability to them alone; elsewhere what is not among the ``top_logprobs`` most probable tokens is bounded by them.
+    Choices should differ in their first tokens: see `choice_probabilities` for what happens where they do not. A model
+    that thinks before it answers must be told not to, such as by
+    ``extra_body={"chat_template_kwargs": {"enable_thinking": False}}``.
+
+    `generate` asks for a JSON schema as ``response_format``. A server that ignores it is asked again, with what was
+    wrong, up to twice for each reply. A server that ignores ``n`` is asked once for each sample, with a seed for each.
+
+    Example:
+        >>> backend = OpenAIBackend("http://localhost:8000/v1#Qwen/Qwen3-4B", concurrency=64)
+        >>> backend.identity
+        'openai:http://localhost:8000/v1#Qwen/Qwen3-4B'
+    """
+
+    def __init__(
+        self,
+        place: str,
+        *,
+        concurrency: int = 32,
+        timeout: float = 120.0,
+        retries: int = 5,
+        backoff: float = 0.5,
+        api_key: str | None = None,
+        top_logprobs: int = 20,
+        tokens_per_byte: float | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take note of where the server is; nothing is sent before the first question.
+
+        Args:
+            place: ``URL#MODEL``: where the API begins (``http://host:port/v1``) and the model's name there.
+            concurrency: Most requests on their way at the same time.
+            timeout: Longest wait for a reply, in seconds, the server's queue included.
+            retries: Attempts after the first one.
+            backoff: Pause before the second attempt, in seconds; it doubles with each one, up to a minute.
+            api_key: None takes ``OPENAI_API_KEY`` from the environment, or ``EMPTY``.
+            top_logprobs: How many of the first token's candidates `choose` asks for.
+            tokens_per_byte: What `count_tokens` multiplies a chat's bytes by where the server does not count tokens;
+                None learns it from the counts in the server's replies, and is 1, an upper bound, until then.
+            extra_body: Fields added to every request, such as ``{"top_p": 0.9}``.
+
+        Raises:
+            ConfigurationError: If an argument cannot work.
+        """
+        url, separator, model = place.partition("#")
+        url = url.rstrip("/")
+        if not separator or not model or urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+            raise ConfigurationError(
+                f"{place!r} names no model on a server; it is 'URL#MODEL', such as "
+                "'http://localhost:8000/v1#Qwen/Qwen3-4B'"
+            )
+        _check("concurrency", concurrency, concurrency >= 1, "1 or more requests")
+        _check("timeout", timeout, 0 < timeout < math.inf, "a number of seconds above 0")
+        _check("retries", retries, retries >= 0, "0 or more attempts after the first")
+        _check("backoff", backoff, 0 <= backoff < math.inf, "0 or more seconds")
+        _check("top_logprobs", top_logprobs, top_logprobs >= 1, "1 or more tokens (servers stop at 20)")
+        _check("tokens_per_byte", tokens_per_byte, tokens_per_byte is None or 0 < tokens_per_byte <= 1, "in (0, 1]")
+        self._settings = Settings(
+            url=url,
+            model=model,
+            api_key=api_key or os.environ.get("OPENAI_API_KEY") or "EMPTY",
+            concurrency=concurrency,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            extra_body=dict(extra_body or {}),
+        )
+        self._top_logprobs = top_logprobs
+        self._dialect = Dialect()
+        self._tokens = TokenEstimate(tokens_per_byte)
+        self._server_counts = True
+        self._loop: BackgroundLoop | None = None
+        self._client: ChatClient | None = None
+
+    @property
+    def identity(self) -> str:
+        """The server's address, the model's name there, and a digest of ``extra_body`` where there is one."""
+        name = f"openai:{self._settings.url}#{self._settings.model}"
+        if not self._settings.extra_body:
+            return name
+        extra = json.dumps(self._settings.extra_body, sort_keys=True, default=repr)
+        return f"{name}?{hashlib.sha256(extra.encode()).hexdigest()[:12]}"
+
+    def choose(self, conversations: Sequence[Conversation], choices: Sequence[str]) -> list[NDArray[np.float64] | None]:
+        """Return the model's own probabilities over some answers, as `Backend.choose` does.
+
+        Raises:
+            ConfigurationError: If the choices are not different texts.
+            WorldModelError: If the server cannot be reached, lacks the model, or gives no log-probabilities.
+        """
+        if not choices or len(set(choices)) < len(choices) or not all(choices):
+            raise ConfigurationError(f"choices {list(choices)} are to be different texts, at least one")
+        return self._run(
+            lambda requests: [requests.probabilities(chat, choices, self._top_logprobs) for chat in conversations]
+        )
+
+    def generate(
+        self,
+        conversations: Sequence[Conversation],
+        *,
+        samples: int = 1,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+        schema: Schema | None = None,
+    ) -> list[list[Generation | None]]:
+        """Return sampled replies, as `Backend.generate` does; the tokens of asking again are counted in.
+
+        Raises:
+            ConfigurationError: If an argument cannot work.
+            WorldModelError: If the server cannot be reached, or lacks the model.
+        """
+        _check("samples", samples, samples >= 1, "1 or more replies")
+        _check("max_tokens", max_tokens, max_tokens >= 1, "1 or more tokens")
+        _check("temperature", temperature, 0 <= temperature < math.inf, "0 or more")
+        sampling = Sampling(max_tokens, temperature, seed, schema)
+        answers = self._run(lambda requests: [requests.replies(chat, samples, sampling) for chat in conversations])
+        return [[None] * samples if answer is None else answer for answer in answers]
+
+    def count_tokens(self, conversation: Conversation) -> int:
+        """Return the length of a chat in tokens: the server's own count (vLLM), or an estimate that is not below it."""
+        if self._server_counts:
+            loop, client = self._connected()
+            count = loop.run(client.count(conversation))
+            if count is not None:
+                return count
+            self._server_counts = False
+        return self._tokens.of(conversation)
+
+    def close(self) -> None:
+        """Close the connections; the next question opens them again."""
+        if self._loop is not None and self._loop.alive and self._client is not None:
+            self._loop.run(self._client.close())
+            self._loop.close()
+        self._loop = self._client = None
+
+    def _connected(self) -> tuple[BackgroundLoop, ChatClient]:
+        if self._loop is None or self._client is None or not self._loop.alive:
+            self._loop = BackgroundLoop()
+            self._client = self._loop.run(_make(self._settings, self._dialect))
+        return self._loop, self._client
+
+    def _run(self, members: Callable[[Requests], list[Coroutine[Any, Any, T]]]) -> list[T | None]:
+        loop, client = self._connected()
+        client.be_patient()
+        requests = Requests(client, self._dialect, self._tokens, server=self.identity)
+        return loop.run(gather(members(requests), self.identity))
+
+
+async def _make(settings: Settings, dialect: Dialect) -> ChatClient:
+    return ChatClient(settings, dialect)
+
+
+def _check(name: str, value: object, fits: bool, valid: str) -> None:
+    if not fits:
+        raise ConfigurationError(f"{name}={value!r} is not {valid}")
