@@ -7,13 +7,19 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from chat_server import chat_server
 from runs import arguments, wmrl
 from wmrl_envs.cli import app
+from wmrl_envs.research.design_space import DesignSpace
 from wmrl_envs.research.recording import read_recording
-from wmrl_envs.research.task import TASKS_DIR, bundled_tasks
+from wmrl_envs.research.task import TASKS_DIR, bundled_tasks, load_task
+
+AWAY = "openai:http://127.0.0.1:9/v1#none"
+"""A server that is not there."""
 
 
 def run(*args: str) -> Result:
@@ -50,6 +56,41 @@ def test_train_then_evaluate(tmp_path: Path) -> None:
     assert "valid" in evaluated.output
 
 
+def test_evaluate_language_model(tmp_path: Path) -> None:
+    space = DesignSpace.of(load_task("titanic"))
+    misspelt, linear = (space.render(np.array(choices)) for choices in ([1, 2, 1, 4, 0, 0], [1, 2, 1, 1, 0, 0]))
+
+    def answer(chat: list[dict[str, str]]) -> str:
+        return f"```python\n{linear if len(chat) > 2 else misspelt}```"
+
+    numbers, transcripts = tmp_path / "numbers.json", tmp_path / "transcripts"
+    with chat_server(answer) as server:
+        result = run(
+            *("evaluate", "--agent", server.model, "--task", "titanic", "--episodes", "3", "--turns", "2"),
+            *("--sandbox", "replay", "--world-model", "replay", "--option", "concurrency=1", "--max-tokens", "2000"),
+            *("--out", str(numbers), "--transcripts", str(transcripts)),
+        )
+    assert result.exit_code == 0, result.output
+    for words in (
+        f"reported score 0.597 ± 0.000 over 3 episodes of {server.model} on titanic",
+        "score so far      │ 0.100  │ 0.597",
+        "valid submissions │ 0%     │ 100%",
+        "valid             │ 0      │ 3",
+        "runtime error     │ 3      │ 0",
+        "predicted reward  │ 0.100  │ 0.558",
+        "tokens read",
+        "in 6 replies",
+        "status right in 100% of 6 attempts",
+        f"transcripts: {transcripts}",
+    ):
+        assert words in result.output, result.output
+    written = json.loads(numbers.read_text())
+    assert written["result"]["score"] == pytest.approx(0.597, abs=1e-3)
+    assert written["settings"]["agent"] == server.model and written["settings"]["model_kwargs"] == {"concurrency": 1}
+    assert written["predicted"]["world_model"] == "replay"
+    assert len(list(transcripts.iterdir())) == 3
+
+
 def test_agent_of_ones_own_is_found_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "agents_here.py").write_text("from stable_baselines3 import A2C\nclass Mine(A2C): pass\n")
     monkeypatch.chdir(tmp_path)
@@ -74,6 +115,20 @@ def test_agent_of_ones_own_is_found_in_the_current_folder(tmp_path: Path, monkey
         (["train", "--warmup", "3"], "at least 8"),
         (["train", "--option", "ent_coef"], "name=value"),
         (["evaluate", "nowhere"], "nowhere holds no run"),
+        (["evaluate"], "takes a run folder or a language model, and got neither"),
+        (["evaluate", "run", "--agent", AWAY], "a language model, and got both"),
+        (["evaluate", "run", "--turns", "3", "--max-tokens", "9"], "--turns, --max-tokens goes with --agent"),
+        (["evaluate", "--agent", "opnai:http://127.0.0.1:9/v1#none"], "Did you mean 'openai'?"),
+        (["evaluate", "--agent", AWAY, "--task", "titanc"], "Did you mean 'titanic'?"),
+        (["evaluate", "--agent", AWAY, "--sandbox", "repla"], "Did you mean 'replay'?"),
+        (["evaluate", "--agent", AWAY, "--isolation", "strct"], "Did you mean 'strict'?"),
+        (["evaluate", "--agent", AWAY, "--world-model", "lerned"], "Did you mean 'learned'?"),
+        (["evaluate", "--agent", AWAY, "--episodes", "0"], "at least 1 episode, got 0"),
+        (["evaluate", "--agent", AWAY, "--turns", "0"], "at least 1, got 0"),
+        (["evaluate", "--agent", AWAY, "--max-tokens", "9000"], "must be more than max_tokens=9000"),
+        (["evaluate", "--agent", AWAY, "--system", "nowhere.md"], "cannot read the system prompt"),
+        (["evaluate", "--agent", AWAY, "--option", "retries"], "name=value"),
+        (["evaluate", "--agent", AWAY, "--option", "retries=0"], "127.0.0.1:9"),
         (["tasks", "show", "titanc"], "Did you mean 'titanic'?"),
         (["tasks", "check", "titanc"], "Did you mean 'titanic'?"),
         (["tasks", "record", "titanc"], "Did you mean 'titanic'?"),

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from wmrl_envs.cli_console import console, error, errors, show_errors_plainly
 from wmrl_envs.cli_tasks import tasks_app
+from wmrl_envs.cli_world_model import world_model_app
 from wmrl_envs.config import TrainConfig
 from wmrl_envs.errors import CheckpointError, ConfigurationError, WMRLError
 
@@ -42,6 +43,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(tasks_app, name="tasks")
+app.add_typer(world_model_app, name="world-model")
 
 DEFAULTS = {field.name: field.default for field in fields(TrainConfig)}
 RESUMABLE = ("steps", "budget_seconds")
@@ -261,6 +263,9 @@ def evaluate(
     option: Annotated[
         list[str], typer.Option(help="--agent: argument of the model's backend as name=value; repeatable.")
     ] = [],  # noqa: B006
+    world_model: Annotated[
+        str | None, typer.Option(help="--agent: world model by name, whose predictions are printed beside.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="--agent: JSON file for the numbers.")] = None,
     transcripts: Annotated[Path | None, typer.Option(help="--agent: folder for one JSON file per episode.")] = None,
 ) -> None:
@@ -292,6 +297,7 @@ def evaluate(
                 "system": system,
                 "model_kwargs": dict(_name_value(text) for text in option),
             },
+            world_model=world_model,
             out=out,
             transcripts=transcripts,
         )
