@@ -13,6 +13,7 @@ from wmrl_envs.world_models.protocol import WorldModel
 __all__ = ["WORLD_MODELS", "resolve_world_model"]
 
 WORLD_MODELS = {
+    "base-rate": "wmrl_envs.world_models.base_rate:BaseRateWorldModel",
     "learned": "wmrl_envs.world_models.learned:LearnedWorldModel",
     "replay": "wmrl_envs.world_models.table:TableWorldModel",
 }

@@ -1,0 +1,98 @@
+"""``wmrl world-model evaluate``: what it prints and writes, and its errors as one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from wmrl_envs.cli import app
+from wmrl_envs.research.task import TASKS_DIR
+
+
+def run(*args: str) -> Result:
+    return CliRunner(env={"COLUMNS": "80"}).invoke(app, ["world-model", "evaluate", *args])
+
+
+def test_several_world_models_on_several_tasks(tmp_path: Path) -> None:
+    result = run(
+        *("base-rate", "learned", "replay", "--task", "titanic", "--task", "weather,abalone", "--solutions", "20"),
+        *("--executions", "0,30", "--train-tasks", "names", "--kwargs", "learned:trees=5", "--out", str(tmp_path)),
+    )
+    assert result.exit_code == 0, result.output
+    for words in ("Against recorded executions", "learned", "(trees=5)", "replay", "none", "evaluation.md"):
+        assert words in result.output
+    numbers = json.loads((tmp_path / "evaluation.json").read_text())
+    base, learned, replay = numbers["evaluations"]
+    assert [row["executions"] for row in learned["rows"]] == [0, 30]
+    assert learned["rows"][0]["failure"] and base["rows"][0]["failure"] is None
+    assert learned["settings"]["model_kwargs"] == {"trees": 5} and base["settings"]["model_kwargs"] == {}
+    assert replay["settings"]["tasks"] == ["titanic", "weather", "abalone"]
+    assert "--task titanic,weather,abalone" in numbers["command"] and "learned:trees=5" in numbers["command"]
+
+
+def test_its_command_repeats_the_numbers(tmp_path: Path) -> None:
+    first = run("base-rate", "--solutions", "20", "--executions", "10", "--seed", "5", "--out", str(tmp_path / "a"))
+    assert first.exit_code == 0, first.output
+    command = json.loads((tmp_path / "a" / "evaluation.json").read_text())["command"].split()
+    assert command[:3] == ["wmrl", "world-model", "evaluate"]
+    again = run(*command[3:], "--out", str(tmp_path / "b"))
+    assert again.exit_code == 0, again.output
+    first_lines, lines = ((tmp_path / name / "predictions.csv").read_text() for name in "ab")
+    assert first_lines == lines
+
+
+def test_world_model_and_task_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object with nothing but grade, from the current folder; a recorded task folder; the figure's default place."""
+    shutil.copytree(TASKS_DIR / "titanic", tmp_path / "mine")
+    (tmp_path / "my_models.py").write_text(
+        "from wmrl_envs.research.outcome import Outcome, Status\n"
+        "class Optimist:\n"
+        "    def __init__(self, reward): self.reward = reward\n"
+        "    def grade(self, batch):\n"
+        "        return [Outcome(status=Status.VALID, reward=self.reward) if 'GridSearch' not in s.code else None\n"
+        "                for s in batch]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    result = run(
+        *("my_models:Optimist", "my_models:Optimist", "--task", "mine", "--solutions", "50"),
+        *("--kwargs", "reward=0.9", "--kwargs", "2:reward=0.6"),
+    )
+    assert result.exit_code == 0, result.output
+    [folder] = (tmp_path / "runs").iterdir()
+    high, low = json.loads((folder / "evaluation.json").read_text())["evaluations"]
+    assert high["world_model"].endswith("(reward=0.9)") and low["world_model"].endswith("(reward=0.6)")
+    metrics = [e["rows"][0]["mean_over_tasks"]["reward_bias"]["value"] for e in (high, low)]
+    assert metrics[0] - metrics[1] == pytest.approx(0.3)
+
+
+def test_what_was_measured_is_kept_when_the_next_world_model_fails(tmp_path: Path) -> None:
+    result = run("base-rate", "learned", "--executions", "4", "--out", str(tmp_path))
+    assert result.exit_code == 1 and "8 or more" in result.output
+    assert len(json.loads((tmp_path / "evaluation.json").read_text())["evaluations"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["lerned"], "Did you mean 'learned'"),
+        (["base-rate", "--executions", "some"], "with commas between"),
+        (["base-rate", "--executions", "500", "--task", "abalone"], "at most 200"),
+        (["base-rate", "--kwargs", "nonsense"], "name=value"),
+        (["base-rate", "--kwargs", "learned:trees=3"], "belong to none"),
+        (["base-rate", "base-rate"], "more than once"),
+        (["base-rate", "--draw", "random"], "'prior' or 'uniform'"),
+        (["base-rate", "--task", "titanc"], "Did you mean 'titanic'"),
+        (["learned", "--executions", "0"], "has no model of task"),
+    ],
+)
+def test_errors_are_one_sentence(args: list[str], words: str, tmp_path: Path) -> None:
+    result = run(*args, "--solutions", "10", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1, result.output
+    assert words in result.output and "Traceback" not in result.output
+    assert not (tmp_path / "out").exists()
