@@ -1,8 +1,34 @@
-"""Agents that train on corrected rewards, and the adapters that let other libraries' agents do so."""
+"""Agents that train on corrected rewards, and the adapters that let other libraries' agents do so.
 
-from wmrl_envs.agents.callbacks import CorrectionCallback
-from wmrl_envs.agents.grpo import GRPO
-from wmrl_envs.agents.policies import PriorPolicy, design_prior
-from wmrl_envs.agents.sb3 import SB3VecEnv
+Each is imported when it is asked for: stable-baselines3 for the agents of small networks, transformers and TRL for
+those that are language models.
+"""
 
-__all__ = ["GRPO", "CorrectionCallback", "PriorPolicy", "SB3VecEnv", "design_prior"]
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wmrl_envs.agents.callbacks import CorrectionCallback
+    from wmrl_envs.agents.grpo import GRPO
+    from wmrl_envs.agents.policies import PriorPolicy, design_prior
+    from wmrl_envs.agents.sb3 import SB3VecEnv
+    from wmrl_envs.agents.trl import ResearchGRPOTrainer
+
+__all__ = ["GRPO", "CorrectionCallback", "PriorPolicy", "ResearchGRPOTrainer", "SB3VecEnv", "design_prior"]
+
+_MODULES = {
+    "GRPO": "grpo",
+    "CorrectionCallback": "callbacks",
+    "PriorPolicy": "policies",
+    "ResearchGRPOTrainer": "trl",
+    "SB3VecEnv": "sb3",
+    "design_prior": "policies",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
