@@ -1,6 +1,7 @@
 """World models: graders that predict an outcome instead of executing the solution.
 
 * `LearnedWorldModel`: the default; fitted on a few executions, learns from every further one.
+* `LanguageWorldModel`: asks a language model that reads the task, the data and the code.
 * `TableWorldModel`: answers with recorded outcomes; for measuring everything around a world model.
 * `WorldModel`, `LearningWorldModel`: the protocols; any object with a ``grade`` method will do.
 * `resolve_world_model`: a world model by name; `check_predictions`: refuses an unusable answer.
@@ -14,11 +15,13 @@ from wmrl_envs.world_models.protocol import LearningWorldModel, WorldModel, chec
 from wmrl_envs.world_models.registry import WORLD_MODELS, resolve_world_model
 
 if TYPE_CHECKING:
+    from wmrl_envs.world_models.language_model import LanguageWorldModel
     from wmrl_envs.world_models.learned import LearnedWorldModel
     from wmrl_envs.world_models.table import TableWorldModel
 
 __all__ = [
     "WORLD_MODELS",
+    "LanguageWorldModel",
     "LearnedWorldModel",
     "LearningWorldModel",
     "TableWorldModel",
@@ -27,7 +30,7 @@ __all__ = [
     "resolve_world_model",
 ]
 
-_LAZY = {"LearnedWorldModel": "learned", "TableWorldModel": "table"}
+_LAZY = {"LanguageWorldModel": "language_model", "LearnedWorldModel": "learned", "TableWorldModel": "table"}
 
 
 def __getattr__(name: str) -> Any:

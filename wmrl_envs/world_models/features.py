@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from wmrl_envs.research.task import ResearchTask
 
-__all__ = ["DataNames", "FeatureTable", "syntax_tokens"]
+__all__ = ["DataNames", "FeatureTable", "sorted_tokens", "syntax_tokens"]
 
 _BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
 _MAX_TEXT = 60
@@ -141,7 +141,7 @@ def syntax_tokens(code: str, names: DataNames) -> frozenset[str]:
 
 
 @lru_cache(maxsize=32_768)
-def _sorted_tokens(code: str, names: DataNames) -> tuple[str, ...]:
+def sorted_tokens(code: str, names: DataNames) -> tuple[str, ...]:
     """Return a solution's tokens, memoised for all world models of a process.
 
     Sorted, because the order of a set of strings differs from one process to the next; interned, because solutions of
@@ -251,7 +251,7 @@ class FeatureTable:
         known = self._codes.get(code)
         if known is not None:
             return known
-        tokens = _sorted_tokens(code, self._names)
+        tokens = sorted_tokens(code, self._names)
         row = self._rows.get(tokens)
         if row is None:
             row = self._rows[tokens] = len(self._rows)

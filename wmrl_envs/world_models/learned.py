@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wmrl_envs.errors import CheckpointError, ConfigurationError, WorldModelError, did_you_mean
 from wmrl_envs.research.grading import Grader, Submission, check_graded, gate
-from wmrl_envs.research.outcome import STATUSES, Outcome, Prediction
+from wmrl_envs.research.outcome import Outcome, Prediction
 from wmrl_envs.world_models.features import DataNames
+from wmrl_envs.world_models.gates import certain
 from wmrl_envs.world_models.task_model import TaskModel
 from wmrl_envs.world_models.warmup import WarmupCache, warm_up
 
@@ -164,8 +165,8 @@ class LearnedWorldModel:
         waiting: dict[str, list[int]] = {}
         for index, submission in enumerate(submissions):
             model = self._model(submission.task.id)
-            if submission.code not in model and (known := gate(submission)) is not None:
-                predictions[index] = _certain(known)
+            if submission.code not in model and (known := certain(submission)) is not None:
+                predictions[index] = known
             else:
                 waiting.setdefault(submission.task.id, []).append(index)
         computed: list[int] = []
@@ -275,15 +276,3 @@ class LearnedWorldModel:
                 "fit(submissions, outcomes)"
             )
         return model
-
-
-def _certain(outcome: Outcome) -> Prediction:
-    """Return the prediction of an outcome that is known without running the code."""
-    return Prediction(
-        status=outcome.status,
-        reward=outcome.reward,
-        feedback=outcome.feedback,
-        error_type=outcome.error_type,
-        error_line=outcome.error_line,
-        probabilities=tuple(float(status is outcome.status) for status in STATUSES),
-    )

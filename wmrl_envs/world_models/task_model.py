@@ -8,24 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wmrl_envs.research.outcome import STATUSES, Outcome, Prediction, Status, ladder_reward
+from wmrl_envs.research.outcome import STATUSES, Outcome, Prediction, Status
 from wmrl_envs.world_models.features import DataNames, FeatureTable
 from wmrl_envs.world_models.forest import OutcomeForest
 from wmrl_envs.world_models.pairs import Executed, pack, pack_outcome, unpack, unpack_outcome
+from wmrl_envs.world_models.posterior import consistent
 from wmrl_envs.world_models.residual import KernelResidual
 
 __all__ = ["TaskModel"]
 
 FloatArray = NDArray[np.float64]
 _INDEX = {status: index for index, status in enumerate(STATUSES)}
-_VALID = _INDEX[Status.VALID]
 _CELLS = 2**25
 """Feature cells (4 bytes each) after which solutions that were only predicted are forgotten."""
 _HEARD = 0.1
 """Weight in the residual of an execution that the forest was fitted on: most of what it says, the forest has said."""
 _SCALE = 4096.0
 """Importances are counted in these parts."""
-_RUNGS = np.array([ladder_reward(status) if status is not Status.VALID else 0.0 for status in STATUSES])
 
 
 @dataclass(slots=True)
@@ -206,12 +205,7 @@ class TaskModel:
         similarity = self._residual.similarity(self._table.matrix[rows])
         outcomes = self._base[rows] + self._residual.correction(similarity)
         spread = self._spread[rows] * self._residual.shrinkage(similarity)
-        reward = np.clip(outcomes[:, 0], 0.0, 1.0)
-        probabilities = np.maximum(outcomes[:, 1:], 0.0)
-        probabilities /= probabilities.sum(axis=1, keepdims=True)
-        status = probabilities.argmax(axis=1)
-        valid = np.maximum(probabilities[:, _VALID], 1e-9)
-        position = np.clip(2.0 * ((reward - probabilities @ _RUNGS) / valid - 0.5), 0.0, 1.0)
+        reward, probabilities, status, position = consistent(outcomes)
         nearest = self._nearest(rows, reward, status)
         return [
             self._prediction(
