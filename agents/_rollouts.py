@@ -30,8 +30,8 @@ class Stage(Protocol):
         """Take a turn in every episode; return what each one's terminal shows."""
         ...
 
-    def any(self, here: bool) -> bool:
-        """Return whether something holds in any process."""
+    def most(self, here: int) -> int:
+        """Return the greatest of all processes' numbers."""
         ...
 
 
@@ -126,10 +126,10 @@ def _speak(stage: Stage, sample: Sample, rollouts: list[Rollout], budget: Budget
     """Sample the replies of those that may speak; return every slot's, empty for the others."""
     replies: list[list[int]] = [[] for _ in rollouts]
     speaking = [index for index, rollout in enumerate(rollouts) if rollout.speaking]
-    if not stage.any(bool(speaking)):
+    # Sampling takes all processes together, with as many chats each: what fills one up is read by nobody.
+    asked = speaking + [0] * (stage.most(len(speaking)) - len(speaking))
+    if not asked:
         return replies
-    # Sampling takes all processes together: one that has nothing to ask asks for something that nobody reads.
-    asked = speaking or [0]
     room = [budget.room(len(rollouts[index].prompt), len(rollouts[index].completion)) for index in asked]
     limit = max(1, min(budget.reply, max(room)))
     sampled, logprobs = sample([rollouts[index].chat for index in asked], limit)

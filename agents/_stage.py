@@ -79,9 +79,9 @@ class SharedStage:
         gathered = self._gathered(replies)
         return self._everywhere(lambda: self._step(gathered))[self._own]
 
-    def any(self, here: bool) -> bool:
-        """Return whether something holds in any process."""
-        return any(self._gathered([here]))
+    def most(self, here: int) -> int:
+        """Return the greatest of all processes' numbers."""
+        return max(self._gathered([here]))
 
     def judge(self) -> Judgement:
         """Return the advantages of this process's ended episodes, by the reward scheme."""

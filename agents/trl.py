@@ -78,7 +78,7 @@ class ResearchGRPOTrainer(GRPOTrainer):
 
     def __init__(
         self,
-        model: str | PreTrainedModel,
+        model: str | Path | PreTrainedModel,
         tasks: TaskLike | Sequence[TaskLike] = "titanic",
         *,
         args: GRPOConfig,
@@ -123,8 +123,9 @@ class ResearchGRPOTrainer(GRPOTrainer):
             optimizers: Optimiser and learning-rate schedule, ``None`` for what ``args`` says.
 
         Raises:
-            ConfigurationError: If a setting cannot work; nothing was loaded then.
+            ConfigurationError: If a setting cannot work.
         """
+        model = str(model) if isinstance(model, Path) else model
         sizes = check_args(args, scheme, anchor_fraction)
         if max_feedback_tokens < MIN_FEEDBACK_TOKENS:
             raise ConfigurationError(
