@@ -59,7 +59,11 @@ being valid (0.5: no better than chance). *Reward error*, *RMSE*: distance of th
 Spearman's correlation of expected and real reward; *pooled* over the solutions of all tasks, *within a task*, and
 *among* the really *valid* solutions of a task. *Calibration error*: expected calibration error over ten bins, of the
 probability of a valid submission and of the confidence in the predicted status. *Optimism*: how much the solution with
-the highest prediction among {TOP_OF} is over-rated, over all such sets of {TOP_OF}."""
+the highest prediction among {TOP_OF} is over-rated, over all such sets of {TOP_OF}.{{cached}}"""
+_CACHED = (
+    " *Seconds* with a star: some answers came from the world model's cache on disk and took none; without it they are "
+    "told by `--kwargs MODEL:cache=false`."
+)
 
 
 class Difference(NamedTuple):
@@ -97,7 +101,8 @@ def _executions(learns: bool, row: EvaluationRow) -> str:
 
 
 def _seconds(row: EvaluationRow) -> str:
-    return "-" if row.seconds is None else f"{row.seconds:.2g}"
+    cached = "*" if row.counters.get("cache_hits") else ""
+    return "-" if row.seconds is None else f"{row.seconds:.2g}{cached}"
 
 
 def _unread(row: EvaluationRow) -> str:
@@ -167,7 +172,8 @@ def markdown_report(evaluations: Sequence[WorldModelEvaluation], command: str, f
     parts.append(_markdown(_headings(), [_cells(*named) for named in _named_rows(evaluations)]))
     failed = [(name, row) for name, _, row in _named_rows(evaluations) if row.failure is not None]
     parts += [fill(f"{name}, {row.executions} executions: {row.failure}", _WIDTH) for name, row in failed]
-    parts.append(fill(_LEGEND.format(errors=_errors(evaluations)), _WIDTH))
+    cached = any(row.counters.get("cache_hits") for _, _, row in _named_rows(evaluations))
+    parts.append(fill(_LEGEND.format(errors=_errors(evaluations), cached=_CACHED if cached else ""), _WIDTH))
     if figure is not None:
         parts.append(f"![Reliability, predicted against real reward, and metrics by executions]({figure})")
     parts += _difference_section(differences(evaluations))
@@ -231,8 +237,16 @@ def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-def write_evaluation(evaluations: Sequence[WorldModelEvaluation], folder: Path, command: str) -> list[Path]:
+def write_evaluation(
+    evaluations: Sequence[WorldModelEvaluation], folder: Path, command: str, *, figure: bool = True
+) -> list[Path]:
     """Write evaluation.json (every number), predictions.csv, evaluation.png and evaluation.md.
+
+    Args:
+        evaluations: One for each world model, on the same tasks.
+        folder: Where the files go, in place of those there.
+        command: The command line that made them.
+        figure: Whether to draw the figure, which takes a second.
 
     Returns:
         The files; the figure is left out where matplotlib is not installed.
@@ -242,18 +256,23 @@ def write_evaluation(evaluations: Sequence[WorldModelEvaluation], folder: Path, 
         "evaluations": [evaluation.as_dict() for evaluation in evaluations],
         "differences": [difference._asdict() for difference in differences(evaluations)],
     }
-    json_file, page, table = (folder / name for name in ("evaluation.json", "evaluation.md", "predictions.csv"))
+    page, json_file, table, picture = (
+        folder / name for name in ("evaluation.md", "evaluation.json", "predictions.csv", "evaluation.png")
+    )
     write_json(json_file, numbers)
     _write_predictions(evaluations, table)
-    figure: Path | None = folder / "evaluation.png"
+    drawn = figure and _draw(evaluations, picture)
+    write_text(page, markdown_report(evaluations, command, picture.name if drawn else None))
+    return [page, json_file, table, *([picture] if drawn else [])]
+
+
+def _draw(evaluations: Sequence[WorldModelEvaluation], path: Path) -> bool:
     try:
         from wmrl_envs.world_model_figure import draw_evaluation
     except ModuleNotFoundError:
-        figure = None
-    else:
-        draw_evaluation(evaluations, folder / "evaluation.png")
-    write_text(page, markdown_report(evaluations, command, None if figure is None else figure.name))
-    return [page, json_file, table, *([] if figure is None else [figure])]
+        return False
+    draw_evaluation(evaluations, path)
+    return True
 
 
 def _write_predictions(evaluations: Sequence[WorldModelEvaluation], path: Path) -> None:

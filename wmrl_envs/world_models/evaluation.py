@@ -27,6 +27,7 @@ __all__ = ["evaluate_world_model"]
 
 _BATCH = 64
 """Solutions per call of ``grade``, as many as a training step might ask for."""
+_COUNTERS = ("unreadable", "failed", "cache_hits")
 _LIBRARIES = ("numpy", "scikit-learn", "torch", "transformers", "peft", "vllm", "openai")
 _Executed = tuple[Submission, Outcome]
 _Progress = Callable[[int, int], None]
@@ -146,6 +147,7 @@ def _row(
     start = time.perf_counter()
     learned = start
     results: list[TaskResult] = []
+    before = _counters(learner.model)
     try:
         learner.learn(count)
         learned = time.perf_counter()
@@ -164,9 +166,15 @@ def _row(
     except WorldModelError as error:
         if not may_fail:
             raise
-        return EvaluationRow(count, (), {}, time.perf_counter() - start, 0.0, str(error))
+        return EvaluationRow(count, (), {}, time.perf_counter() - start, 0.0, failure=str(error))
     wall = time.perf_counter() - learned
-    return EvaluationRow(count, tuple(results), mean_metrics(results, seed), learned - start, wall)
+    counters = {name: value - before[name] for name, value in _counters(learner.model).items()}
+    return EvaluationRow(count, tuple(results), mean_metrics(results, seed), learned - start, wall, counters)
+
+
+def _counters(model: WorldModel) -> dict[str, int]:
+    found = {name: getattr(model, name, None) for name in _COUNTERS}
+    return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
 def _result(split: RecordedSplit, predictions: Sequence[Outcome | None]) -> TaskResult:

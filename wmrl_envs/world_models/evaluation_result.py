@@ -91,6 +91,9 @@ class EvaluationRow:
     """Wall seconds that learning from the executions took."""
     wall_seconds: float
     """Wall seconds of all predictions."""
+    counters: dict[str, int] = field(default_factory=dict)
+    """By how much the world model's own counts rose, where it has any: ``unreadable`` replies, ``failed`` answers, and
+    ``cache_hits``, which cost no time."""
     failure: str | None = None
     """Why it could not predict from so few executions."""
 
@@ -132,6 +135,7 @@ class EvaluationRow:
             "unreadable": self.unreadable,
             "seconds_per_prediction": self.seconds,
             "wall_seconds_per_prediction": self.wall_seconds / self.solutions,
+            "counters": self.counters,
             "mean_over_tasks": {name: asdict(mean) for name, mean in self.means.items()},
             "pooled": self.pooled(),
             "confusion": confusion_matrix(pairs.real_status, pairs.predicted_status).tolist(),

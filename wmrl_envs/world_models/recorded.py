@@ -32,7 +32,7 @@ class RecordedSplit:
 
     task: ResearchTask
     tested: list[Submission]
-    """n solutions to predict."""
+    """n solutions to predict; nobody reads feedback to them."""
     members: IntArray
     """Their indices in the design space, int64 [n]."""
     rewards: FloatArray
@@ -84,7 +84,7 @@ def split_recording(
     outcomes = recordings.grade(given)
     return RecordedSplit(
         task=task,
-        tested=[Submission(task, table.space.solution(int(member))) for member in tested],
+        tested=[Submission(task, table.space.solution(int(member)), final=True) for member in tested],
         members=tested,
         rewards=table.rewards[tested],
         statuses=table.probabilities[tested].argmax(axis=1),
