@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from language_models import tiny_chat_model
 from wmrl_envs.cli import app
 from wmrl_envs.research.task import TASKS_DIR
 
 
-def run(*args: str) -> Result:
-    return CliRunner(env={"COLUMNS": "80"}).invoke(app, ["world-model", "evaluate", *args])
+def run(*args: str, command: str = "evaluate") -> Result:
+    return CliRunner(env={"COLUMNS": "80"}).invoke(app, ["world-model", command, *args])
 
 
 def test_several_world_models_on_several_tasks(tmp_path: Path) -> None:
@@ -71,6 +72,24 @@ def test_world_model_and_task_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mo
     assert metrics[0] - metrics[1] == pytest.approx(0.3)
 
 
+def test_language_models_by_path_and_what_the_cache_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name, seed in (("one", 0), ("two", 1)):
+        tiny_chat_model(tmp_path / name / "model", hidden=16, layers=1, seed=seed)
+    models = [f"transformers:{tmp_path / name / 'model'}" for name in ("one", "two")]
+    arguments = ["--kwargs", "transformers:templates=compact", "--solutions", "4", "--executions", "0,2"]
+    result = run(*models, *arguments, "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    numbers = json.loads((tmp_path / "out" / "evaluation.json").read_text())["evaluations"]
+    assert [e["world_model"].split()[0] for e in numbers] == ["transformers:one/model", "transformers:two/model"]
+    for first, second in (e["rows"] for e in numbers):
+        assert first["unreadable"] == 0 and first["counters"]["cache_hits"] == 0
+        assert second["counters"]["cache_hits"] > 0  # without examples the model is asked the same again
+        assert first["mean_over_tasks"] != second["mean_over_tasks"]  # what was executed corrects it
+    page = (tmp_path / "out" / "evaluation.md").read_text()
+    assert "* |" in page and "cache=false" in page
+
+
 def test_what_was_measured_is_kept_when_the_next_world_model_fails(tmp_path: Path) -> None:
     result = run("base-rate", "learned", "--executions", "4", "--out", str(tmp_path))
     assert result.exit_code == 1 and "8 or more" in result.output
@@ -86,6 +105,7 @@ def test_what_was_measured_is_kept_when_the_next_world_model_fails(tmp_path: Pat
         (["base-rate", "--kwargs", "nonsense"], "name=value"),
         (["base-rate", "--kwargs", "learned:trees=3"], "belong to none"),
         (["base-rate", "base-rate"], "more than once"),
+        (["transformers:/no/such/model"], "/no/such/model"),
         (["base-rate", "--draw", "random"], "'prior' or 'uniform'"),
         (["base-rate", "--task", "titanc"], "Did you mean 'titanic'"),
         (["learned", "--executions", "0"], "has no model of task"),
@@ -96,3 +116,40 @@ def test_errors_are_one_sentence(args: list[str], words: str, tmp_path: Path) ->
     assert result.exit_code == 1, result.output
     assert words in result.output and "Traceback" not in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_fit_then_take_up_the_finished_run(tmp_path: Path) -> None:
+    base, out = tiny_chat_model(tmp_path / "base"), tmp_path / "run"
+    fitted = run(
+        *(str(base), "--task", "titanic,abalone", "--held-out", "weather", "--out", str(out), "--max-steps", "2"),
+        *("--examples-per-task", "4", "--held-out-examples", "2", "--batch-size", "2", "--lora-rank", "0"),
+        command="fit",
+    )
+    assert fitted.exit_code == 0, fitted.output
+    settings = json.loads((out / "config.json").read_text())
+    assert settings["tasks"] == ["titanic", "abalone"] and settings["held_out"] == ["weather"]
+    assert settings["max_steps"] == 2 and settings["lora_rank"] is None
+    for words in ("Loss on held-out tasks", "8 examples, 2 steps", f"transformers:{out / 'model'}", "--task weather"):
+        assert words in fitted.output.replace("\n", " ")
+    assert (out / "model" / "model.safetensors").is_file()
+    again = run("--resume", str(out), command="fit")
+    assert again.exit_code == 0 and "8 examples, 2 steps" in again.output
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], "BASE is missing"),
+        (["base", "--task", "titanic"], "--out is missing"),
+        (["base", "--out", "new"], "tasks must name"),
+        (["base", "--task", "titanic", "--held-out", "titanic", "--out", "new"], "titanic is named again"),
+        (["--resume", "nowhere"], "nowhere holds no run"),
+        (["--resume", "nowhere", "--seed", "3"], "leave out seed"),
+    ],
+)
+def test_errors_of_fit(args: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*args, command="fit")
+    assert result.exit_code == 1, result.output
+    assert words in result.output and "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == []

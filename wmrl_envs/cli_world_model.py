@@ -1,4 +1,4 @@
-"""``wmrl world-model``: measure world models against recorded real executions."""
+"""``wmrl world-model``: measure world models against recorded real executions, and fine-tune one on them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from wmrl_envs.cli_console import console
+from wmrl_envs.cli_world_model_fit import fit
 from wmrl_envs.errors import ConfigurationError
 
 __all__ = ["world_model_app"]
 
-world_model_app = typer.Typer(help="Measure world models against recorded real executions.", no_args_is_help=True)
-
-
-@world_model_app.callback()
-def _world_models() -> None:
-    """Measure world models against recorded real executions."""
+world_model_app = typer.Typer(help="Measure world models, and fine-tune one, on real executions.", no_args_is_help=True)
+world_model_app.command()(fit)
 
 
 @world_model_app.command()
@@ -64,10 +61,7 @@ def evaluate(
 ) -> None:
     """Hold predictions against recorded executions: validity, reward, ranking, calibration, optimism, cost."""
     arguments = _arguments_by_model(models, kwargs)
-    names = [_name(model, own) for model, own in zip(models, arguments, strict=True)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ConfigurationError(f"{', '.join(twice)} is named more than once with the same arguments")
+    names = _names(models, arguments)
     tasks, others, counts = _parts(",".join(task)), _parts(train_tasks), _numbers(executions)
     folder = out or Path("runs") / f"world-model-{time.strftime('%Y%m%d-%H%M%S')}"
     options = {"--task": ",".join(tasks), "--solutions": solutions, "--executions": executions, "--draw": draw}
@@ -95,7 +89,8 @@ def evaluate(
                 progress=done,
             )
         evaluations.append(replace(evaluation, world_model=name))
-        files = write_evaluation(evaluations, folder, command)  # after each: what took hours is not lost with the next
+        # After each one: what took hours is not lost with the next.
+        files = write_evaluation(evaluations, folder, command, figure=len(evaluations) == len(models))
     console.print(console_table(evaluations))
     console.print(f"written: {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
 
@@ -143,8 +138,24 @@ def _value(text: str) -> Any:
         return text
 
 
-def _name(model: str, arguments: dict[str, Any]) -> str:
-    """Return what a model is called in tables: its kind and the last part of its path, and what was set."""
+def _names(models: Sequence[str], arguments: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what models are called in tables: kind and end of the path where that tells them apart, and what was set.
+
+    Raises:
+        ConfigurationError: If two are the same.
+    """
+    own = [", ".join(f"{name}={value}" for name, value in given.items()) for given in arguments]
+    full = [f"{model} ({given})" if given else model for model, given in zip(models, own, strict=True)]
+    short = [name.replace(model, _short(model), 1) for model, name in zip(models, full, strict=True)]
+    twice = sorted({name for name in full if full.count(name) > 1})
+    if twice:
+        raise ConfigurationError(f"{', '.join(twice)} is named more than once with the same arguments")
+    return full if len(set(short)) < len(short) else short
+
+
+def _short(model: str) -> str:
     kind, separator, place = model.partition(":")
-    short = f"{kind}:{Path(place).name}" if separator and "/" in place else model
-    return short + (f" ({', '.join(f'{name}={value}' for name, value in arguments.items())})" if arguments else "")
+    if not separator or "/" not in place:
+        return model
+    *_, folder, last = Path(place).parts
+    return f"{kind}:{folder}/{last}" if last == "model" else f"{kind}:{last}"  # every fitted one is called model
