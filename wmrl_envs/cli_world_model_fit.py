@@ -129,9 +129,8 @@ def _print_summary(summary: dict[str, Any], config: FinetuneConfig) -> None:
     examples = sum(summary["examples"].values())
     console.print(f"{examples} examples, {summary['steps']} steps, {summary['seconds']:.0f} s", highlight=False)
     console.print(f"model: {summary['model']}", highlight=False, soft_wrap=True)
-    measure = ["wmrl", "world-model", "evaluate", "base-rate", f"transformers:{summary['model']}"]
-    measure += ["--task", ",".join(config.held_out or config.tasks), "--executions", "0"]
-    if config.held_out:
-        measure += ["--train-tasks", ",".join(config.tasks)]
-    measure += ["--kwargs", f"transformers:templates={config.templates}"]
-    console.print(f"measure it: {shlex.join(measure)}", highlight=False, soft_wrap=True)
+    if config.held_out:  # on the tasks that it was trained on, a measurement would tell what it remembers
+        measure = ["wmrl", "world-model", "evaluate", "base-rate", f"transformers:{summary['model']}"]
+        measure += ["--task", ",".join(config.held_out), "--train-tasks", ",".join(config.tasks), "--executions", "0"]
+        measure += ["--kwargs", f"transformers:templates={config.templates}"]
+        console.print(f"measure it: {shlex.join(measure)}", highlight=False, soft_wrap=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wmrl_envs.research.sandbox.replay import RecordedTable, ReplaySandbox
     from wmrl_envs.research.task import ResearchTask
 
-__all__ = ["DRAWS", "RecordedSplit", "split_recording"]
+__all__ = ["DRAWS", "RecordedSplit", "drawn_members", "split_recording"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -71,7 +71,7 @@ def split_recording(
         )
     table = recordings.table(task)
     rng = np.random.default_rng([seed, zlib.crc32(task.id.encode())])
-    order = _drawn(table, draw, rng)
+    order = drawn_members(table, draw, rng)
     tested, others = order[0::2][:solutions], order[1::2][: max(solutions, executions)]
     if len(others) < executions:
         raise ConfigurationError(
@@ -92,8 +92,17 @@ def split_recording(
     )
 
 
-def _drawn(table: RecordedTable, draw: str, rng: np.random.Generator) -> IntArray:
-    """Return the recorded members in the order in which a draw without replacement takes them."""
+def drawn_members(table: RecordedTable, draw: str, rng: np.random.Generator) -> IntArray:
+    """Return the recorded members of a design space in the order in which a draw without replacement takes them.
+
+    Args:
+        table: The recording.
+        draw: One of ``DRAWS``.
+        rng: Draws.
+
+    Returns:
+        Indices in the design space, int64.
+    """
     members = np.flatnonzero(table.draws)
     if draw == "uniform":
         return rng.permutation(members)
