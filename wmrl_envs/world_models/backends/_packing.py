@@ -1,30 +1,15 @@
-"""Which chats share a beginning, and which run together."""
+"""Which token sequences begin alike, and which run together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from operator import eq
 from typing import TypeAlias
 
-__all__ = ["Group", "Tokens", "batches", "common_prefix", "shared_prefixes"]
+__all__ = ["Tokens", "Tree", "batches", "common_prefix"]
 
 Tokens: TypeAlias = tuple[int, ...]
-
-_WORTHWHILE = 16
-"""Tokens of a prefix below which nothing is shared: the pass over it would cost more than it spares."""
-_DEEPEST = 200
-
-
-@dataclass(frozen=True)
-class Group:
-    """Sequences that begin with the same tokens."""
-
-    prefix: int
-    """Tokens that they share; fewer than the shortest of them has. 0: they share nothing worth a pass of its own."""
-    members: tuple[int, ...]
-    """Their places in the batch."""
 
 
 def common_prefix(left: Tokens, right: Tokens) -> int:
@@ -32,42 +17,38 @@ def common_prefix(left: Tokens, right: Tokens) -> int:
     return sum(1 for _ in takewhile(bool, map(eq, left, right)))
 
 
-def shared_prefixes(sequences: Sequence[Tokens]) -> list[Group]:
-    """Divide sequences into groups such that sharing each group's prefix spares the most tokens.
+class Tree:
+    """Sequences as the tree of their shared beginnings.
 
-    Sorted sequences that share a prefix stand together, so that the candidates form a tree: a group, or the groups that
-    it falls into where its shortest common prefix ends. A group of m with a prefix of p tokens spares (m - 1) p.
+    Sorted sequences that begin alike stand together: a node is a span [first, end) of the sorted ones, and the spans of
+    those that go on alike where all of them part are its children.
+
+    Args:
+        sequences: Token sequences, none empty.
     """
-    order = sorted(range(len(sequences)), key=sequences.__getitem__)
-    common = [common_prefix(sequences[a], sequences[b]) for a, b in zip(order, order[1:], strict=False)]
-    shortest = [min(overlap, len(sequences[a]) - 1) for overlap, a in zip(common, order, strict=False)]
-    _, spans = _divide(shortest, 0, len(order)) if order else (0, [])
-    groups = []
-    alone: list[int] = []
-    for first, end, prefix in spans:
-        members = order[first:end]
-        if end - first > 1 and prefix >= _WORTHWHILE:
-            groups.append(Group(prefix, tuple(members)))
-        else:
-            alone.extend(members)
-    return [*groups, *([Group(0, tuple(alone))] if alone else [])]
 
+    def __init__(self, sequences: Sequence[Tokens]) -> None:
+        self.sequences = sequences
+        self.order = sorted(range(len(sequences)), key=sequences.__getitem__)
+        """Places of the sorted sequences."""
+        pairs = zip(self.order, self.order[1:], strict=False)
+        # At most all but the last token: whatever shares everything still has one token to be read.
+        self._common = [min(common_prefix(sequences[a], sequences[b]), len(sequences[a]) - 1) for a, b in pairs]
 
-def _divide(common: Sequence[int], first: int, end: int, depth: int = 0) -> tuple[int, list[tuple[int, int, int]]]:
-    """Return the tokens spared and the spans (first, end, prefix) for sorted sequences [first, end)."""
-    if end - first == 1:
-        return 0, [(first, end, 0)]
-    inner = range(first, end - 1)
-    prefix = min(common[i] for i in inner)
-    whole = (end - first - 1) * prefix
-    if depth >= _DEEPEST:
-        return whole, [(first, end, prefix)]
-    spans: list[tuple[int, int, int]] = []
-    spared, start = 0, first
-    for cut in [*(i + 1 for i in inner if common[i] == prefix), end]:
-        gain, parts = _divide(common, start, cut, depth + 1)
-        spared, spans, start = spared + gain, spans + parts, cut
-    return (whole, [(first, end, prefix)]) if whole >= spared else (spared, spans)
+    def shared(self, first: int, end: int) -> Tokens:
+        """Return the beginning of all sequences in a span; all but the last token where there is one only."""
+        sequence = self.sequences[self.order[first]]
+        return sequence[: min(self._common[first : end - 1], default=len(sequence) - 1)]
+
+    def parts(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the spans into which a span of several sequences falls where its shared beginning ends."""
+        shortest = min(self._common[first : end - 1])
+        start = first
+        for i in range(first, end - 1):
+            if self._common[i] == shortest:
+                yield start, i + 1
+                start = i + 1
+        yield start, end
 
 
 def batches(

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from wmrl_envs.world_models.backends._packing import Group, Tokens, batches, common_prefix, shared_prefixes
+from wmrl_envs.world_models.backends._packing import Tokens, Tree, batches
+from wmrl_envs.world_models.backends._prefixes import Prefix, Prefixes, reorder
 
 __all__ = ["Rows", "Runner"]
 
-_NEAR_ENOUGH = 0.75
-"""Part of a wanted prefix from which one at hand is used as it is: the rest is read with each suffix."""
+_PASS = {"cpu": 32}
+_PASS_ELSEWHERE = 1024
+"""Tokens that a batch can have more or less at about the cost of one more pass: weights are read, kernels started."""
+_REMEMBERED = 1.25
+"""A prefix is kept for the next call if it is this many times as long as the one it goes on from."""
+_DEEPEST = 200
 
 
 @dataclass
@@ -37,7 +42,7 @@ class Rows:
 
     def select(self, rows: torch.Tensor) -> None:
         """Keep, repeat or reorder rows in place."""
-        _reorder(self.cache, rows)
+        reorder(self.cache, rows)
         self.mask, self.position, self.logits = self.mask[rows], self.position[rows], self.logits[rows]
 
     def copy(self) -> Rows:
@@ -47,6 +52,10 @@ class Rows:
 
 class Runner:
     """Reads token sequences in batches, what they share once.
+
+    Padding stands between prefix and suffix, where full attention leaves it out exactly and the rows end together. What
+    a sliding window or a recurrent layer makes of it there is another matter: for such models it stands behind the
+    suffix, where a causal model cannot see it, and rows that are to grow have equal lengths.
 
     Args:
         model: A transformers causal language model.
@@ -65,127 +74,134 @@ class Runner:
         self.share_prefix = share_prefix
         self.batch_size = batch_size
         self.max_batch_tokens = max_batch_tokens
-        self.prefix_tokens = prefix_tokens
         self.tokens_read = 0
+        """Tokens that went through the model so far, padding included."""
         self.device = next(model.parameters()).device
         self._takes = set(inspect.signature(model.forward).parameters)
+        self._pass = _PASS.get(self.device.type, _PASS_ELSEWHERE)
         self._plain = all(type(layer) is DynamicLayer for layer in self._new_cache().layers)
-        self._prefixes: list[tuple[Tokens, DynamicCache]] = []
+        self._prefixes = Prefixes(prefix_tokens, divisible=self._plain)
 
-    def read(self, sequences: Sequence[Tokens], *, copies: int = 1, room: int = 0) -> Iterator[tuple[list[int], Rows]]:
+    def read(
+        self, sequences: Sequence[Tokens], *, grow: bool, copies: int = 1, room: int = 0
+    ) -> Iterator[tuple[list[int], Rows]]:
         """Read sequences, and yield those that were read together with their places.
 
         Args:
             sequences: Token sequences, none empty.
+            grow: Whether the caller will extend the rows.
             copies: Rows that the caller will make of each, for the size of batches.
             room: Tokens that the caller will add to each, for the size of batches.
         """
-        groups = shared_prefixes(sequences) if self.share_prefix else [Group(0, tuple(range(len(sequences))))]
-        for group in groups:
-            yield from self._read_group([sequences[i] for i in group.members], group, copies, room)
+        for members, prefix in self._plan(sequences):
+            read = len(prefix.tokens)
+            plan = batches(
+                [len(sequences[i]) - read for i in members],
+                prefix=read,
+                rows=self.batch_size,
+                tokens=self.max_batch_tokens,
+                copies=copies,
+                room=room,
+                even=grow and not self._plain,
+            )
+            for batch in plan:
+                together = [members[i] for i in batch]
+                yield together, self._read_batch([sequences[i] for i in together], prefix)
 
     def extend(self, rows: Rows, tokens: torch.Tensor) -> None:
         """Let rows read [rows, n] more tokens each."""
         n = tokens.shape[1]
-        steps = torch.arange(n, device=self.device)
+        positions = rows.position[:, None] + torch.arange(n, device=self.device)
         rows.mask = torch.cat([rows.mask, rows.mask.new_ones(len(tokens), n)], dim=1)
-        rows.logits = self._forward(tokens, rows.cache, rows.mask, rows.position[:, None] + steps)
+        rows.logits = self._forward(tokens, rows.cache, rows.mask, positions)
         rows.position = rows.position + n
 
     def forget(self) -> None:
         """Drop the prefixes in memory."""
         self._prefixes.clear()
 
-    def _read_group(
-        self, sequences: list[Tokens], group: Group, copies: int, room: int
-    ) -> Iterator[tuple[list[int], Rows]]:
-        prefix, cache = self._prefix(sequences, group.prefix) if self.share_prefix else (0, None)
-        plan = batches(
-            [len(sequence) - prefix for sequence in sequences],
-            prefix=prefix,
-            rows=self.batch_size,
-            tokens=self.max_batch_tokens,
-            copies=copies,
-            room=room,
-            even=not self._plain,
-        )
-        for batch in plan:
-            rows = self._read_batch([sequences[i][prefix:] for i in batch], prefix, cache)
-            yield [group.members[i] for i in batch], rows
+    def _plan(self, sequences: Sequence[Tokens]) -> Iterator[tuple[list[int], Prefix]]:
+        """Yield places of sequences and the prefix that they go on from."""
+        nothing = Prefix((), self._new_cache())
+        left = list(range(len(sequences)))
+        if self.share_prefix and sequences:
+            left = yield from self._branch(Tree(sequences), 0, len(sequences), nothing, _DEEPEST)
+        if left:
+            yield left, nothing
 
-    def _read_batch(self, suffixes: list[Tokens], prefix: int, cache: DynamicCache | None) -> Rows:
+    def _branch(
+        self, tree: Tree, first: int, end: int, base: Prefix, depth: int
+    ) -> Generator[tuple[list[int], Prefix], None, list[int]]:
+        """Do the same for a span of a tree whose sequences all begin with base; return those that go on from base."""
+        prefix = self._prefix(tree.shared(first, end), base, end - first)
+        left = tree.order[first:end]
+        if end - first > 1 and depth:
+            left = []
+            for part in tree.parts(first, end):
+                left += yield from self._branch(tree, *part, prefix, depth - 1)
+        if prefix is base:
+            return left
+        if left:
+            yield left, prefix
+        return []
+
+    def _prefix(self, tokens: Tokens, base: Prefix, sequences: int) -> Prefix:
+        """Return what some sequences that begin with these tokens best go on from: base, or more than that.
+
+        Reading a prefix apart costs two passes, its own and that of the sequences which no longer run with the others.
+        """
+        known, kept = self._prefixes.match(tokens)
+        if kept is not None and (known - len(base.tokens)) * sequences > self._pass:
+            self._prefixes.use(kept)
+            base = kept.cut(known)
+        if (len(tokens) - len(base.tokens)) * (sequences - 1) <= 2 * self._pass:
+            return base
+        cache = self._read_batch([tokens], base).cache
+        prefix = Prefix(tokens, cache)
+        if len(tokens) >= _REMEMBERED * len(base.tokens):
+            self._prefixes.use(prefix)
+        return prefix
+
+    def _read_batch(self, sequences: list[Tokens], prefix: Prefix) -> Rows:
+        """Read what sequences that begin with a prefix have beyond it."""
+        read = len(prefix.tokens)
+        suffixes = [sequence[read:] for sequence in sequences]
+        cache = prefix.fork(len(sequences))
         width = max(map(len, suffixes))
-        padding = [width - len(suffix) for suffix in suffixes]
-        tokens = torch.tensor([[self.pad] * p + list(s) for p, s in zip(padding, suffixes, strict=True)])
-        pads = torch.tensor(padding)[:, None]
+        lengths = torch.tensor([len(suffix) for suffix in suffixes])
         steps = torch.arange(width)
-        mask = torch.cat([torch.ones(len(suffixes), prefix, dtype=torch.long), (steps >= pads).long()], dim=1)
-        positions = (prefix + steps - pads).clamp(min=0).to(self.device)
-        mask = mask.to(self.device)
-        own = self._new_cache() if cache is None else _fork(cache, prefix, len(suffixes), self.device)
-        logits = self._forward(tokens.to(self.device), own, mask, positions)
-        return Rows(own, mask, positions[:, -1] + 1, logits)
-
-    def _prefix(self, sequences: list[Tokens], wanted: int) -> tuple[int, DynamicCache | None]:
-        """Return a prefix of all sequences that is in memory, reading it first where it is worth it."""
-        alike = sequences[0][: wanted or min(common_prefix(sequences[0], s) for s in sequences)]
-        if not wanted:
-            alike = alike[: min(map(len, sequences)) - 1]
-        length, place = max(((self._usable(i, alike), i) for i in range(len(self._prefixes))), default=(0, -1))
-        if place >= 0 and length:
-            self._prefixes.append(self._prefixes.pop(place))
-            cache = self._prefixes[-1][1]
-            if not wanted or length >= _NEAR_ENOUGH * wanted:
-                return length, cache
-        else:
-            cache = None
-        if not wanted:
-            return 0, None
-        own = self._new_cache() if cache is None else _fork(cache, length, 1, self.device)
-        rest = torch.tensor([alike[length:]], device=self.device)
-        positions = torch.arange(length, wanted, device=self.device)[None]
-        self._forward(rest, own, torch.ones(1, wanted, dtype=torch.long, device=self.device), positions)
-        self._remember(alike, own)
-        return wanted, own
-
-    def _usable(self, place: int, wanted: Tokens) -> int:
-        """How many tokens of a prefix in memory serve a wanted one; caches that cannot be cut serve whole or not."""
-        tokens, _ = self._prefixes[place]
-        length = common_prefix(tokens, wanted)
-        return length if self._plain or length == len(tokens) else 0
-
-    def _remember(self, tokens: Tokens, cache: DynamicCache) -> None:
-        self._prefixes.append((tokens, cache))
-        while sum(len(kept) for kept, _ in self._prefixes) > self.prefix_tokens:
-            self._prefixes.pop(0)
+        before = (width - lengths)[:, None] if self._plain else torch.zeros(len(suffixes), 1, dtype=torch.long)
+        tokens = torch.full((len(suffixes), width), self.pad)
+        for row, suffix in enumerate(suffixes):
+            start = int(before[row])
+            tokens[row, start : start + len(suffix)] = torch.tensor(suffix)
+        mask = torch.cat([torch.ones(len(suffixes), read, dtype=torch.long), (steps >= before).long()], dim=1)
+        positions = (read + steps - before).clamp(min=0)
+        last = before[:, 0] + lengths - 1
+        tokens, mask, positions = (part.to(self.device) for part in (tokens, mask, positions))
+        logits = self._forward(tokens, cache, mask, positions, last)
+        return Rows(cache, mask, (read + lengths).to(self.device), logits)
 
     def _new_cache(self) -> DynamicCache:
         return DynamicCache(config=self.model.config)
 
     def _forward(
-        self, tokens: torch.Tensor, cache: DynamicCache, mask: torch.Tensor, positions: torch.Tensor
+        self,
+        tokens: torch.Tensor,
+        cache: DynamicCache,
+        mask: torch.Tensor,
+        positions: torch.Tensor,
+        last: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return the float32 logits after the last token; the cache grows."""
+        """Return the float32 logits after each row's last token; the cache grows."""
         self.tokens_read += tokens.numel()
+        width = tokens.shape[1]
+        kept, place = torch.unique(torch.full((len(tokens),), width - 1) if last is None else last, return_inverse=True)
         # Models differ in what their forward takes, and transformers renames past_key_values to cache.
-        optional = {"position_ids": positions, "logits_to_keep": 1}
+        optional = {"position_ids": positions, "logits_to_keep": kept.to(self.device)}
         arguments: dict[str, Any] = {name: value for name, value in optional.items() if name in self._takes}
         arguments["cache" if "cache" in self._takes else "past_key_values"] = cache
-        output = self.model(input_ids=tokens, attention_mask=mask, use_cache=True, **arguments)
-        logits: torch.Tensor = output.logits[:, -1].float()
-        return logits
-
-
-def _fork(cache: DynamicCache, length: int, rows: int, device: torch.device) -> DynamicCache:
-    """Return the first tokens of a one-row cache in some rows, leaving the cache as it is."""
-    own = copy.deepcopy(cache)
-    surplus = own.get_seq_length() - length
-    if surplus:
-        own.crop(-surplus)
-    if rows > 1:
-        _reorder(own, torch.zeros(rows, dtype=torch.long, device=device))
-    return own
-
-
-def _reorder(cache: DynamicCache, rows: torch.Tensor) -> None:
-    cache.reorder_cache(cast(torch.LongTensor, rows))
+        logits: torch.Tensor = self.model(input_ids=tokens, attention_mask=mask, use_cache=True, **arguments).logits
+        if "logits_to_keep" not in self._takes:
+            place = kept[place]
+        return logits[torch.arange(len(tokens)), place].float()

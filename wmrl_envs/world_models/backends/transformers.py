@@ -105,6 +105,11 @@ class TransformersBackend:
         """Name, digest of weights, configuration, tokenizer and template, and type of the numbers."""
         return self._identity
 
+    @property
+    def tokens_read(self) -> int:
+        """Tokens that went through the model so far, padding included."""
+        return self._runner.tokens_read
+
     def choose(self, conversations: Sequence[Conversation], choices: Sequence[str]) -> list[NDArray[np.float64] | None]:
         """Return the model's own probabilities over some answers.
 
@@ -128,7 +133,7 @@ class TransformersBackend:
         distinct = list(dict.fromkeys(prompt for prompt in prompts if prompt is not None))
         answers: dict[Tokens, NDArray[np.float64] | None] = {}
         with self._computing():
-            for members, rows in self._runner.read(distinct):
+            for members, rows in self._runner.read(distinct, grow=bool(asked.contexts)):
                 for i, answer in zip(members, self._score(rows, asked), strict=True):
                     answers[distinct[i]] = answer
         if any(answer is None for answer in answers.values()):
@@ -183,8 +188,9 @@ class TransformersBackend:
         randoms = list(streams(distinct, copies, seed))
         replies: list[list[list[int]]] = [[] for _ in distinct]
         with self._computing():
-            for members, rows in self._runner.read(distinct, copies=copies, room=max_tokens):
-                rows.select(torch.arange(len(members), device=self.device).repeat_interleave(copies))
+            for members, rows in self._runner.read(distinct, grow=True, copies=copies, room=max_tokens):
+                if copies > 1:
+                    rows.select(torch.arange(len(members), device=self.device).repeat_interleave(copies))
                 limits = [min(max_tokens, self.context - len(distinct[i])) for i in members for _ in range(copies)]
                 flat = decode(
                     self._runner,
