@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import math
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -15,17 +15,27 @@ from typing import Any
 import openai
 
 from wmrl_envs.errors import WorldModelError, did_you_mean
+from wmrl_envs.world_models.backends._bodies import (
+    NO_SUCH_PAGE,
+    WRONG_PLACE,
+    Failure,
+    chat_completion,
+    completion,
+    short,
+    token_list,
+)
 from wmrl_envs.world_models.backends._dialect import Dialect
+from wmrl_envs.world_models.backends._messages import encodable
 from wmrl_envs.world_models.backends._unanswered import Unanswered
 from wmrl_envs.world_models.backends.protocol import Conversation
 
-__all__ = ["ChatClient", "Settings", "whole"]
+__all__ = ["ChatClient", "Settings"]
 
 _LONGEST_WAIT = 60.0  # s, whatever Retry-After says
 _QUICK = 10.0  # s, for what takes no model
 _LISTED_MODELS = 20
-_WRONG_PLACE = "Does the URL end where the API begins, as in .../v1?"
 _TRY_LATER = frozenset({408, 409, 425, 429})
+_PASSING = _TRY_LATER | {502, 503, 504}  # what a page that exists may say
 _TOO_LONG = re.compile(
     r"context.{0,20}(length|size|window)|max_model_len|(prompt|input|request).{0,40}too (long|large|many)|"
     r"too many tokens|longer than the maximum|content.?filter",
@@ -48,13 +58,14 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Failure:
-    """One attempt that failed and may be repeated."""
-
-    what: str
-    advice: str
-    wait: float | None = None
-    """Seconds to wait before the next attempt, where the server says so."""
+class _Request:
+    path: str
+    """Below the server's URL, or a URL."""
+    parameters: Mapping[str, Any]
+    check: Callable[[object], dict[str, Any] | Failure]
+    """Returns the reply if it is one."""
+    optional: bool = False
+    """Many servers have no such page."""
 
 
 class ChatClient:
@@ -81,7 +92,7 @@ class ChatClient:
         self._gone = False
 
     async def complete(self, conversation: Conversation, **parameters: Any) -> dict[str, Any]:
-        """Return the server's chat completion as it came, with at least one choice in it.
+        """Return the server's answer to a chat as it came, with at least one choice in it.
 
         Args:
             conversation: The chat to answer.
@@ -91,32 +102,48 @@ class ChatClient:
             Unanswered: If there is no answer for good.
             WorldModelError: If no request to this server can be answered.
         """
-        parameters = {"model": self._settings.model, "messages": _encodable(conversation), **parameters}
+        parameters = {"model": self._settings.model, "messages": encodable(conversation), **parameters}
         async with self._slots:
-            return await self._persist(parameters)
+            return await self._persist(_Request("/chat/completions", parameters, chat_completion))
 
-    async def count(self, conversation: Conversation) -> int | None:
-        """Return the tokens of a chat where the server counts them (vLLM's ``/tokenize``), None where it does not."""
-        root = self._settings.url.removesuffix("/v1")
-        body = {"model": self._settings.model, "messages": _encodable(conversation)}
-        if "chat_template_kwargs" in self._settings.extra_body:
-            body["chat_template_kwargs"] = self._settings.extra_body["chat_template_kwargs"]
-        try:
-            async with asyncio.timeout(min(_QUICK, self._settings.timeout)):
-                reply = await self._client.post(f"{root}/tokenize", cast_to=object, body=body)
-        except (TimeoutError, openai.OpenAIError, ValueError):
-            return None
-        count = reply.get("count") if isinstance(reply, dict) else None
-        return count if isinstance(count, int) and count > 0 else None
+    async def go_on(self, tokens: Sequence[int], **parameters: Any) -> dict[str, Any]:
+        """Return how the server continues a sequence of tokens; otherwise as `complete`."""
+        parameters = {"model": self._settings.model, "prompt": list(tokens), **parameters}
+        async with self._slots:
+            return await self._persist(_Request("/completions", parameters, completion))
+
+    async def tokens_of(self, text: str | Conversation, *, patient: bool = True) -> tuple[int, ...] | None:
+        """Return the tokens of a text or of a chat up to where its reply begins, as vLLM's ``/tokenize`` gives them.
+
+        Args:
+            text: The text or chat.
+            patient: Try again where that may help; wait some seconds at most if not.
+
+        Returns:
+            None where the server has no such page.
+
+        Raises:
+            Unanswered: If the server does not answer.
+        """
+        what: dict[str, Any] = {"prompt": text, "add_special_tokens": False}
+        if not isinstance(text, str):
+            what = {"messages": encodable(text)}
+        url = f"{self._settings.url.removesuffix('/v1')}/tokenize"
+        request = _Request(url, {"model": self._settings.model, **what}, token_list, optional=True)
+        async with self._slots:
+            reply = await (self._persist(request) if patient else self._attempt(request, most=_QUICK))
+        if isinstance(reply, Failure):
+            raise Unanswered(reply.what)
+        return tuple(reply["tokens"]) or None
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
 
-    async def _persist(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    async def _persist(self, request: _Request) -> dict[str, Any]:
         began, attempt = asyncio.get_running_loop().time(), 0
         while True:
-            outcome = await self._attempt(parameters)
+            outcome = await self._attempt(request)
             now = asyncio.get_running_loop().time()
             if isinstance(outcome, dict):
                 self._answered_at, self._gone = now, False
@@ -125,57 +152,54 @@ class ChatClient:
             # One request that ran out of attempts while nothing else was answered speaks for all of them.
             if attempt > self._settings.retries or self._gone:
                 self._gone = self._answered_at < began
-                raise Unanswered(
-                    f"tried {attempt} times over {now - began:.1f} s: {outcome.what}", advice=outcome.advice
-                )
+                tried = f"tried {attempt} times over {now - began:.1f} s"
+                raise Unanswered(f"{tried}: {outcome.what}", advice=outcome.advice)
             await asyncio.sleep(self._pause(attempt, outcome.wait))
 
     def _pause(self, attempt: int, asked: float | None) -> float:
         pause = self._settings.backoff * 2.0 ** (attempt - 1) * self._jitter.uniform(0.5, 1.0)
         return min(max(pause, asked or 0.0), _LONGEST_WAIT)
 
-    async def _attempt(self, parameters: Mapping[str, Any]) -> dict[str, Any] | _Failure:
-        timeout = self._settings.timeout
-        body = self._dialect.body(parameters)
+    async def _attempt(self, request: _Request, most: float = math.inf) -> dict[str, Any] | Failure:
+        timeout = min(self._settings.timeout, most)
+        body = self._dialect.body(request.parameters)
         try:
             async with asyncio.timeout(timeout):  # over all: the client's own starts again with every byte
-                reply = await self._client.post(
-                    "/chat/completions", cast_to=object, body=body | dict(self._settings.extra_body)
-                )
-            return _checked(reply)
+                sent = body | dict(self._settings.extra_body)
+                return request.check(await self._client.post(request.path, cast_to=object, body=sent))
         except (TimeoutError, openai.APITimeoutError):
-            return _Failure(f"no answer within {timeout:g} s", "If it is only slow, pass a longer timeout=.")
+            return Failure(f"no answer within {timeout:g} s", "If it is only slow, pass a longer timeout=.")
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
-            return _Failure(
+            return Failure(
                 f"{type(cause).__name__}: {cause}",
                 "Is it running, and is the address right? It is given as 'openai:URL#MODEL'; "
                 "such a server is started by, say: vllm serve MODEL --port 8000",
             )
         except openai.APIStatusError as error:
-            return await self._refused(error, parameters, body)
+            return await self._refused(error, request, body)
         except (ValueError, openai.APIError) as error:  # among them a body that claims to be JSON and is not
-            return _Failure(
-                f"the reply cannot be read: {error}", "Does the URL end where the API begins, as in .../v1?"
-            )
+            return Failure(f"the reply cannot be read: {error}", WRONG_PLACE)
 
     async def _refused(
-        self, error: openai.APIStatusError, parameters: Mapping[str, Any], body: Mapping[str, Any]
-    ) -> dict[str, Any] | _Failure:
+        self, error: openai.APIStatusError, request: _Request, body: Mapping[str, Any]
+    ) -> dict[str, Any] | Failure:
         status, message = error.status_code, _words(error)
+        if request.optional and status not in _PASSING:
+            return NO_SUCH_PAGE
         if _out_of_quota(error):
             raise WorldModelError(f"{self._settings.url}: {message}. Its quota is used up; waiting does not help.")
         if status in _TRY_LATER or status >= 500:
             advice = "Pass a smaller concurrency= or more retries=." if status == 429 else "Its log may say why."
-            return _Failure(f"HTTP {status}: {message}", advice, _retry_after(error.response.headers))
+            return Failure(f"HTTP {status}: {message}", advice, _retry_after(error.response.headers))
         if status in (401, 403):
             raise WorldModelError(
                 f"{self._settings.url}: HTTP {status}: {message}. Set OPENAI_API_KEY, or pass api_key=."
             )
         if status == 413 or error.code == "context_length_exceeded" or _TOO_LONG.search(message):
             raise Unanswered(f"HTTP {status}: {message}", own=True)
-        if self._dialect.body(parameters) != body or self._dialect.learn(body, message, error.param):
-            return await self._attempt(parameters)
+        if self._dialect.body(request.parameters) != body or self._dialect.learn(body, message, error.param):
+            return await self._attempt(request)
         await self._check_model(status, message)
         raise Unanswered(f"HTTP {status}: {message}")
 
@@ -204,49 +228,12 @@ class ChatClient:
             )
 
 
-def _checked(body: object) -> dict[str, Any] | _Failure:
-    """Return a chat completion if it is one."""
-    reply: Any = body
-    if isinstance(body, str):  # it does not say that it is JSON
-        try:
-            reply = json.loads(body)
-        except ValueError:
-            return _Failure(f"the reply is no chat completion: {_short(body)}", _WRONG_PLACE)
-    choices = reply.get("choices") if isinstance(reply, dict) else None
-    if not isinstance(reply, dict) or not isinstance(choices, list) or not choices:
-        return _Failure(f"the reply has no choices: {_short(str(reply))}", _WRONG_PLACE)
-    for choice in choices:
-        message = choice.get("message") if isinstance(choice, dict) else None
-        if not isinstance(message, dict):
-            return _Failure(f"a choice has no message: {_short(str(choice))}", _WRONG_PLACE)
-        if not isinstance(message.get("content"), str):
-            if choice.get("finish_reason") != "length":  # a model that was cut off while it thought has said nothing
-                return _Failure(f"a choice has no text: {_short(str(choice))}", "Its log may say why.")
-            message["content"] = ""
-    return reply
-
-
-def _encodable(conversation: Conversation) -> list[dict[str, str]]:
-    """Return the messages without halves of surrogate pairs, which no request can carry."""
-    return [{"role": message["role"], "content": whole(message["content"])} for message in conversation]
-
-
-def whole(text: str) -> str:
-    """Return a text in which halves of surrogate pairs are joined, or replaced by U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _words(error: openai.APIStatusError) -> str:
     """Return what a refusal says, wherever it says it."""
     body: Any = error.body
     if isinstance(body, dict):
         body = body.get("message") or body.get("detail") or body
-    return _short(str(body or error.message), 500)
-
-
-def _short(text: str, limit: int = 160) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= limit else f"{text[:limit]}..."
+    return short(str(body or error.message), 500)
 
 
 def _out_of_quota(error: openai.APIStatusError) -> bool:

@@ -11,7 +11,15 @@ __all__ = ["Dialect"]
 
 _logger = logging.getLogger(__name__)
 
-_DISPENSABLE = ("structured_outputs", "response_format", "seed", "n", "temperature")
+_DISPENSABLE = (
+    "logprob_token_ids",
+    "return_tokens_as_token_ids",
+    "structured_outputs",
+    "response_format",
+    "seed",
+    "n",
+    "temperature",
+)
 """Parameters without which a request still makes sense; what they ask for is then checked in the reply."""
 
 _FEWER_TOP_LOGPROBS = 5

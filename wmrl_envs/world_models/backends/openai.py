@@ -6,25 +6,25 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wmrl_envs.errors import ConfigurationError
+from wmrl_envs.errors import ConfigurationError, WorldModelError
 from wmrl_envs.world_models.backends._chat_client import ChatClient, Settings
 from wmrl_envs.world_models.backends._dialect import Dialect
 from wmrl_envs.world_models.backends._loop import BackgroundLoop
-from wmrl_envs.world_models.backends._requests import Requests, Sampling
+from wmrl_envs.world_models.backends._replies import Replies, Sampling
+from wmrl_envs.world_models.backends._scores import Scores
 from wmrl_envs.world_models.backends._token_estimate import TokenEstimate
-from wmrl_envs.world_models.backends._unanswered import gather
+from wmrl_envs.world_models.backends._unanswered import Unanswered, gather
 from wmrl_envs.world_models.backends.protocol import Conversation, Generation, Schema
 
 __all__ = ["OpenAIBackend"]
-
-T = TypeVar("T")
 
 
 class OpenAIBackend:
@@ -35,10 +35,10 @@ class OpenAIBackend:
     none) is tried again with growing pauses. A member of a batch that fails for good is None, with the reason in the
     log; `WorldModelError` says so if no member is answered.
 
-    `choose` reads the log-probabilities of the reply's first token. To vLLM it names the choices, which leaves the
-    probability to them alone; elsewhere what is not among the ``top_logprobs`` most probable tokens is bounded by them.
-    Choices should differ in their first tokens: see `choice_probabilities` for what happens where they do not. A model
-    that thinks before it answers must be told not to, such as by
+    `choose` is exact with vLLM, which gives the log-probabilities of tokens by number. Elsewhere it reads them from the
+    ``top_logprobs`` most probable first tokens of a reply, and what is not among these is bounded by them (see
+    `wmrl_envs.world_models.backends._first_tokens.choice_probabilities`); choices should then differ in their first
+    tokens. A model that thinks before it answers must be told not to, such as by
     ``extra_body={"chat_template_kwargs": {"enable_thinking": False}}``.
 
     `generate` asks for a JSON schema as ``response_format``. A server that ignores it is asked again, with what was
@@ -107,8 +107,7 @@ class OpenAIBackend:
         self._dialect = Dialect()
         self._tokens = TokenEstimate(tokens_per_byte)
         self._server_counts = True
-        self._loop: BackgroundLoop | None = None
-        self._client: ChatClient | None = None
+        self._session: _Session | None = None
 
     @property
     def identity(self) -> str:
@@ -127,10 +126,11 @@ class OpenAIBackend:
             WorldModelError: If the server cannot be reached, lacks the model, or gives no log-probabilities.
         """
         if not choices or len(set(choices)) < len(choices) or not all(choices):
-            raise ConfigurationError(f"choices {list(choices)} are to be different texts, at least one")
-        return self._run(
-            lambda requests: [requests.probabilities(chat, choices, self._top_logprobs) for chat in conversations]
-        )
+            raise ConfigurationError(f"choices are different texts that are not empty; got {list(choices)}")
+        if not conversations:
+            return []
+        session = self._connected()
+        return session.loop.run(session.choose(conversations, choices))
 
     def generate(
         self,
@@ -152,41 +152,69 @@ class OpenAIBackend:
         _check("max_tokens", max_tokens, max_tokens >= 1, "1 or more tokens")
         _check("temperature", temperature, 0 <= temperature < math.inf, "0 or more")
         sampling = Sampling(max_tokens, temperature, seed, schema)
-        answers = self._run(lambda requests: [requests.replies(chat, samples, sampling) for chat in conversations])
+        session = self._connected()
+        answers = session.loop.run(session.generate(conversations, samples, sampling))
         return [[None] * samples if answer is None else answer for answer in answers]
 
     def count_tokens(self, conversation: Conversation) -> int:
         """Return the length of a chat in tokens: the server's own count (vLLM), or an estimate that is not below it."""
         if self._server_counts:
-            loop, client = self._connected()
-            count = loop.run(client.count(conversation))
-            if count is not None:
-                return count
+            session = self._connected()
+            try:
+                tokens = session.loop.run(session.client.tokens_of(conversation, patient=False))
+            except Unanswered:
+                return self._tokens.of(conversation)
+            if tokens is not None:
+                return len(tokens)
             self._server_counts = False
         return self._tokens.of(conversation)
 
     def close(self) -> None:
         """Close the connections; the next question opens them again."""
-        if self._loop is not None and self._loop.alive and self._client is not None:
-            self._loop.run(self._client.close())
-            self._loop.close()
-        self._loop = self._client = None
+        if self._session is not None and self._session.loop.alive:
+            self._session.loop.run(self._session.client.close())
+            self._session.loop.close()
+        self._session = None
 
-    def _connected(self) -> tuple[BackgroundLoop, ChatClient]:
-        if self._loop is None or self._client is None or not self._loop.alive:
-            self._loop = BackgroundLoop()
-            self._client = self._loop.run(_make(self._settings, self._dialect))
-        return self._loop, self._client
+    def _connected(self) -> _Session:
+        if self._session is None or not self._session.loop.alive:
+            loop = BackgroundLoop()
+            self._session = loop.run(self._open(loop))
+        return self._session
 
-    def _run(self, members: Callable[[Requests], list[Coroutine[Any, Any, T]]]) -> list[T | None]:
-        loop, client = self._connected()
-        client.be_patient()
-        requests = Requests(client, self._dialect, self._tokens, server=self.identity)
-        return loop.run(gather(members(requests), self.identity))
+    async def _open(self, loop: BackgroundLoop) -> _Session:
+        client = ChatClient(self._settings, self._dialect)
+        scores = Scores(client, self._dialect, self._top_logprobs, self.identity)
+        return _Session(
+            loop, client, scores, Replies(client, self._dialect, self._tokens, self.identity), self.identity
+        )
 
 
-async def _make(settings: Settings, dialect: Dialect) -> ChatClient:
-    return ChatClient(settings, dialect)
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """What belongs to one event loop."""
+
+    loop: BackgroundLoop
+    client: ChatClient
+    scores: Scores
+    replies: Replies
+    server: str
+
+    async def choose(
+        self, conversations: Sequence[Conversation], choices: Sequence[str]
+    ) -> list[NDArray[np.float64] | None]:
+        self.client.be_patient()
+        try:
+            await self.scores.learn(choices)
+        except Unanswered as failure:
+            raise WorldModelError(f"{self.server}: {failure}. {failure.advice}") from failure
+        return await gather([self.scores.probabilities(chat, choices) for chat in conversations], self.server)
+
+    async def generate(
+        self, conversations: Sequence[Conversation], samples: int, sampling: Sampling
+    ) -> list[list[Generation | None] | None]:
+        self.client.be_patient()
+        return await gather([self.replies.sample(chat, samples, sampling) for chat in conversations], self.server)
 
 
 def _check(name: str, value: object, fits: bool, valid: str) -> None:

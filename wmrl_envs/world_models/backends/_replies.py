@@ -1,27 +1,22 @@
-"""What a backend's questions are as requests to an OpenAI-compatible server."""
+"""Sampled replies, asked of an OpenAI-compatible server."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from wmrl_envs.errors import WorldModelError
-from wmrl_envs.world_models.backends._chat_client import ChatClient, whole
+from wmrl_envs.world_models.backends._chat_client import ChatClient
 from wmrl_envs.world_models.backends._dialect import Dialect
-from wmrl_envs.world_models.backends._first_tokens import choice_probabilities
+from wmrl_envs.world_models.backends._messages import whole
 from wmrl_envs.world_models.backends._schema import ask_again, misfit, response_format
 from wmrl_envs.world_models.backends._token_estimate import TokenEstimate, about_tokens
 from wmrl_envs.world_models.backends._unanswered import Unanswered
 from wmrl_envs.world_models.backends.protocol import Conversation, Generation, Schema
 
-__all__ = ["Requests", "Sampling"]
+__all__ = ["Replies", "Sampling"]
 
 _logger = logging.getLogger(__name__)
 
@@ -50,59 +45,30 @@ class Sampling:
         }
 
 
-class Requests:
-    """Turns questions into requests, and replies into answers."""
+class Replies:
+    """Samples replies, and sees to it that they are as many as asked for and fit their schema."""
 
-    def __init__(self, client: ChatClient, dialect: Dialect, tokens: TokenEstimate, *, server: str) -> None:
+    def __init__(self, client: ChatClient, dialect: Dialect, tokens: TokenEstimate, server: str) -> None:
         self._client = client
         self._dialect = dialect
         self._tokens = tokens
         self._server = server
 
-    async def probabilities(
-        self, conversation: Conversation, choices: Sequence[str], top_logprobs: int
-    ) -> NDArray[np.float64]:
-        """Return float64 [k] over the choices.
-
-        Raises:
-            Unanswered: If they could not be had for this chat.
-            WorldModelError: If the server gives no log-probabilities.
-        """
-        reply = await self._client.complete(
-            conversation,
-            max_tokens=1,
-            temperature=0.0,  # the list of most probable tokens would otherwise begin with the one that was drawn
-            logprobs=True,
-            top_logprobs=top_logprobs,
-            structured_outputs={"choice": list(choices)},
-        )
-        tokens = _first_tokens(reply)
-        if tokens is None:
-            raise WorldModelError(
-                f"{self._server} gives no log-probabilities, so that it cannot score answers; read it by sampling "
-                'instead (mode="sample"), or serve the model with vLLM'
-            )
-        probabilities = choice_probabilities(tokens, choices)
-        if probabilities is None:
-            raise Unanswered(f"none of {list(choices)} is among the first tokens {list(tokens)[:5]}", own=True)
-        return probabilities
-
-    async def replies(self, conversation: Conversation, samples: int, sampling: Sampling) -> list[Generation | None]:
+    async def sample(self, conversation: Conversation, samples: int, sampling: Sampling) -> list[Generation | None]:
         """Return the replies to one chat, None for one that could not be had.
 
         Raises:
             Unanswered: If none could be had.
         """
         different = 1 if sampling.temperature == 0 else samples
-        replies = await self._sample(conversation, different, sampling)
+        replies = await self._drawn(conversation, different, sampling)
         if sampling.schema is not None:
-            fitting = [
-                self._fit(conversation, reply, sampling.schema, sampling, place) for place, reply in enumerate(replies)
-            ]
+            schema = sampling.schema
+            fitting = (self._fit(conversation, reply, schema, sampling, at) for at, reply in enumerate(replies))
             replies = await asyncio.gather(*fitting)
         return replies * samples if different == 1 else replies
 
-    async def _sample(self, conversation: Conversation, samples: int, sampling: Sampling) -> list[Generation | None]:
+    async def _drawn(self, conversation: Conversation, samples: int, sampling: Sampling) -> list[Generation | None]:
         together: list[Generation] = []
         if samples > 1 and self._dialect.takes("n"):
             reply = await self._client.complete(conversation, **sampling.parameters(0, n=samples))
@@ -133,9 +99,8 @@ class Requests:
             complaint = None if reply is None else misfit(reply.text, schema)
             if reply is None or complaint is None:
                 break
-            chat = ask_again(conversation, reply.text, complaint, schema)
             try:
-                better = await self._one(chat, sampling, place)
+                better = await self._one(ask_again(conversation, reply.text, complaint, schema), sampling, place)
             except Unanswered as failure:
                 _logger.info("%s: no answer to being asked again: %s", self._server, failure)
                 break
@@ -162,22 +127,6 @@ class Requests:
             Generation(text, prompt, length, complete=choice.get("finish_reason") != "length")
             for choice, text, length in zip(choices, texts, lengths, strict=True)
         ]
-
-
-def _first_tokens(reply: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the probabilities of a reply's most probable first tokens, None if the server gives none."""
-    logprobs = reply["choices"][0].get("logprobs")
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    first = content[0] if content else None
-    if not isinstance(first, dict):
-        return None
-    tokens: dict[str, float] = {}
-    for entry in first.get("top_logprobs") or [first]:
-        token, logprob = entry.get("token"), entry.get("logprob")
-        if isinstance(token, str) and isinstance(logprob, (int, float)) and not math.isnan(logprob):
-            # Two tokens may have the same text, such as halves of a character.
-            tokens[token] = tokens.get(token, 0.0) + math.exp(min(0.0, logprob))
-    return tokens or None
 
 
 def _count(usage: object, name: str) -> int | None:
