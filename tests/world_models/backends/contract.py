@@ -14,6 +14,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from wmrl_envs.errors import WorldModelError
 from wmrl_envs.world_models.backends import Backend, Conversation, Generation, Message
 
 __all__ = ["CHOICES", "SCHEMA", "BackendContract", "chat", "conversations"]
@@ -48,7 +49,7 @@ class BackendContract:
     """Tests of a backend that the fixture ``backend`` of the subclass returns."""
 
     scores = True
-    """False where the server reports no log-probabilities: every member of `choose` is None then."""
+    """False where the server reports no log-probabilities: `choose` says so then."""
 
     enforces_schema = True
     """False where the server ignores a schema: replies need not fit it, and still must not raise."""
@@ -74,7 +75,7 @@ class BackendContract:
         assert backend.generate([], max_tokens=4) == []
 
     def test_probabilities_are_of_the_choices_and_sum_to_one(self, backend: Backend) -> None:
-        answers = backend.choose(conversations(), CHOICES)
+        answers = self._choose(backend, conversations(), CHOICES)
         assert len(answers) == 5
         if not self.scores:
             assert all(answer is None for answer in answers)
@@ -85,30 +86,31 @@ class BackendContract:
             assert np.all(answer >= 0) and answer.sum() == pytest.approx(1.0, abs=1e-9)
 
     def test_one_choice_has_all_the_probability(self, backend: Backend) -> None:
-        (answer,) = backend.choose(conversations(1), ["low"])
+        (answer,) = self._choose(backend, conversations(1), ["low"])
         assert answer is None if not self.scores else answer is not None and answer == pytest.approx([1.0])
 
     def test_the_order_of_chats_and_of_choices_is_kept(self, backend: Backend) -> None:
         chats = conversations()
-        answers = backend.choose(chats, CHOICES)
-        turned = backend.choose(chats[::-1], CHOICES[::-1])
+        answers = self._choose(backend, chats, CHOICES)
+        turned = self._choose(backend, chats[::-1], CHOICES[::-1])
         self._close(answers, [None if answer is None else answer[::-1] for answer in turned[::-1]])
 
     def test_a_chat_scores_alone_as_in_a_batch(self, backend: Backend) -> None:
         chats = conversations()
         self._close(
-            backend.choose(chats, CHOICES), [answer for one in chats for answer in backend.choose([one], CHOICES)]
+            self._choose(backend, chats, CHOICES),
+            [answer for one in chats for answer in self._choose(backend, [one], CHOICES)],
         )
 
     def test_choices_of_several_tokens_count_whole(self, backend: Backend) -> None:
         words = ["runtime error", "memory exceeded on line 12", "low"]
-        for answer in backend.choose(conversations(2), words):
+        for answer in self._choose(backend, conversations(2), words):
             assert (answer is not None) == self.scores
             assert answer is None or answer.sum() == pytest.approx(1.0, abs=1e-9)
 
     def test_a_chat_of_several_turns_is_read(self, backend: Backend) -> None:
         turns = [*chat("Solve it."), Message(role="assistant", content="print(1)"), Message(role="user", content="On?")]
-        (answer,) = backend.choose([turns], CHOICES)
+        (answer,) = self._choose(backend, [turns], CHOICES)
         assert (answer is not None) == self.scores
         (replies,) = backend.generate([turns], max_tokens=4)
         assert replies[0] is not None
@@ -157,9 +159,9 @@ class BackendContract:
             return
         good = conversations(2)
         mixed = [good[0], chat("one two three four " * self.context), good[1]]
-        answers = backend.choose(mixed, CHOICES)
+        answers = self._choose(backend, mixed, CHOICES)
         assert answers[1] is None
-        self._close([answers[0], answers[2]], backend.choose(good, CHOICES))
+        self._close([answers[0], answers[2]], self._choose(backend, good, CHOICES))
         replies = backend.generate(mixed, samples=2, max_tokens=4)
         assert replies[1] == [None, None]
         assert all(reply is not None for reply in (*replies[0], *replies[2]))
@@ -168,6 +170,13 @@ class BackendContract:
         counts = [backend.count_tokens(one) for one in conversations()]
         assert all(isinstance(count, int) and count > 0 for count in counts)
         assert counts == sorted(counts) and counts[0] < counts[-1]
+
+    def _choose(self, backend: Backend, chats: Sequence[Conversation], choices: Sequence[str]) -> list[Any]:
+        if self.scores:
+            return list(backend.choose(chats, choices))
+        with pytest.raises(WorldModelError, match="log-probabilities"):
+            backend.choose(chats, choices)
+        return [None] * len(chats)
 
     def _close(self, left: Sequence[Any], right: Sequence[Any]) -> None:
         assert len(left) == len(right)
