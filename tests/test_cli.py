@@ -68,6 +68,7 @@ def test_evaluate_language_model(tmp_path: Path) -> None:
         result = run(
             *("evaluate", "--agent", server.model, "--task", "titanic", "--episodes", "3", "--turns", "2"),
             *("--sandbox", "replay", "--world-model", "replay", "--option", "concurrency=1", "--max-tokens", "2000"),
+            *("--option", "api_key=secret"),
             *("--out", str(numbers), "--transcripts", str(transcripts)),
         )
     assert result.exit_code == 0, result.output
@@ -77,7 +78,7 @@ def test_evaluate_language_model(tmp_path: Path) -> None:
         "valid submissions │ 0%     │ 100%",
         "valid             │ 0      │ 3",
         "runtime error     │ 3      │ 0",
-        "predicted reward  │ 0.100  │ 0.558",
+        "predicted reward │ 0.100  │ 0.558",
         "tokens read",
         "in 6 replies",
         "status right in 100% of 6 attempts",
@@ -85,9 +86,10 @@ def test_evaluate_language_model(tmp_path: Path) -> None:
     ):
         assert words in result.output, result.output
     written = json.loads(numbers.read_text())
+    assert "secret" not in numbers.read_text()
     assert written["result"]["score"] == pytest.approx(0.597, abs=1e-3)
     assert written["settings"]["agent"] == server.model and written["settings"]["model_kwargs"] == {"concurrency": 1}
-    assert written["predicted"]["world_model"] == "replay"
+    assert written["predicted"]["status_accuracy"] == 1
     assert len(list(transcripts.iterdir())) == 3
 
 

@@ -142,17 +142,11 @@ def test_attempts_without_a_prediction_do_not_count(
         predict_beside(mended[0], [TASK], _Predictor(), sandbox)
 
 
-def test_run_repeats(tmp_path: Path) -> None:
+def test_run_repeats(sandbox: ProcessSandbox, tmp_path: Path) -> None:
     with closing(resolve_backend(f"transformers:{tiny_chat_model(tmp_path)}", device="cpu")) as backend:
         first, again, other = (
-            evaluate_text(
-                LanguageModelAgent(backend, seed=seed, max_tokens=12),
-                ["titanic", "weather"],
-                episodes=2,
-                turns=2,
-                seed=seed,
-            )
-            for seed in (1, 1, 2)
+            evaluate_text(agent, ["titanic", "weather"], episodes=2, turns=2, seed=agent.seed, sandbox=sandbox)
+            for agent in (LanguageModelAgent(backend, seed=seed, max_tokens=12) for seed in (1, 1, 2))
         )
     assert first.records == again.records
     assert first.records != other.records

@@ -142,7 +142,7 @@ class TestInProcess:
     """With a real model in this process, which says nothing sensible."""
 
     def test_plays_an_episode(self, tiny: Backend) -> None:
-        env = gym.make("wmrl/Research-v0", tasks="titanic", isolation="none", max_turns=2)
+        env = gym.make("wmrl/Research-v0", tasks="titanic", sandbox="replay", max_turns=2)
         agent = agent_of(tiny)
         observation, _ = env.reset(seed=0)
         state, ended = None, False
@@ -159,7 +159,7 @@ class TestInProcess:
         assert agent.usage.prompt_tokens > 1000 and agent.usage.failed_replies == 0
 
     def test_run_repeats_under_its_seed_and_a_state_is_taken_up_from_json(self, tiny: Backend) -> None:
-        env = gym.make_vec("wmrl/Research-v0", num_envs=3, tasks="titanic", isolation="none", max_turns=2)
+        env = gym.make_vec("wmrl/Research-v0", num_envs=3, tasks="titanic", sandbox="replay", max_turns=2)
 
         def play(seed: int) -> tuple[list[Any], Any]:
             agent = agent_of(tiny, seed=seed)
