@@ -11,16 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wmrl_envs.agents.callbacks import CorrectionCallback
+    from wmrl_envs.agents.corrected_reward import CorrectedReward
     from wmrl_envs.agents.grpo import GRPO
+    from wmrl_envs.agents.language_model import LanguageModelAgent
     from wmrl_envs.agents.policies import PriorPolicy, design_prior
     from wmrl_envs.agents.sb3 import SB3VecEnv
     from wmrl_envs.agents.trl import ResearchGRPOTrainer
 
-__all__ = ["GRPO", "CorrectionCallback", "PriorPolicy", "ResearchGRPOTrainer", "SB3VecEnv", "design_prior"]
+__all__ = [
+    "GRPO",
+    "CorrectedReward",
+    "CorrectionCallback",
+    "LanguageModelAgent",
+    "PriorPolicy",
+    "ResearchGRPOTrainer",
+    "SB3VecEnv",
+    "design_prior",
+]
 
 _MODULES = {
     "GRPO": "grpo",
+    "CorrectedReward": "corrected_reward",
     "CorrectionCallback": "callbacks",
+    "LanguageModelAgent": "language_model",
     "PriorPolicy": "policies",
     "ResearchGRPOTrainer": "trl",
     "SB3VecEnv": "sb3",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wmrl_envs.agents._outcomes import status_shares
 from wmrl_envs.correction import stream_advantages
 from wmrl_envs.errors import CheckpointError
-from wmrl_envs.research.outcome import Prediction, Status
 
 __all__ = ["Judgement", "SharedStage"]
 
@@ -119,7 +118,7 @@ class SharedStage:
     def _step(self, replies: list[str]) -> list[str]:
         observations, _, _, _, infos = self.env.step(tuple(replies))
         self._streams = infos["wmrl"]
-        self._outcomes += [outcome for outcome in self._streams.get("outcome", ()) if outcome is not None]
+        self._outcomes += list(self._streams.get("outcome", ()))
         return list(observations["feedback"])
 
     def _judge(self) -> Judgement:
@@ -136,7 +135,7 @@ class SharedStage:
             if name in streams and streams[f"_{name}"].any():
                 numbers[name] = float(streams[name][streams[f"_{name}"]].mean())
         numbers["anchors"] = float(len(set(streams["group"][streams["anchor"]].tolist())))
-        return numbers | _shares(self._outcomes)
+        return numbers | status_shares(self._outcomes)
 
     def _gathered(self, values: list[T]) -> list[T]:
         if self._processes == 1:
@@ -162,15 +161,3 @@ class SharedStage:
             raise message[1]
         result: T = message[0]
         return result
-
-
-def _shares(outcomes: list[Any]) -> dict[str, float]:
-    """Return the shares of turns by status, and of valid ones among those executed and those predicted."""
-    shares = {
-        f"status/{status}": count / len(outcomes) for status, count in Counter(o.status for o in outcomes).items()
-    }
-    for name, predicted in (("valid_predicted", True), ("valid_real", False)):
-        chosen = [o.status is Status.VALID for o in outcomes if isinstance(o, Prediction) is predicted]
-        if chosen:
-            shares[name] = sum(chosen) / len(chosen)
-    return shares
