@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -57,11 +57,20 @@ Script = Callable[[dict[str, Any], int], Answer]
 class ScriptedServer:
     """An HTTP server on a port of its own whose chat completions follow a script.
 
-    Like most servers it lists its models and has no page that tells tokens.
+    It lists its models. What it answers to other pages (``tokenize``, ``v1/completions``) is in ``pages``; like most
+    servers it has none.
     """
 
-    def __init__(self, script: Script, *, models: Sequence[str] = ("small",), port: int = 0) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        models: Sequence[str] = ("small",),
+        port: int = 0,
+        pages: Mapping[str, Callable[[dict[str, Any]], Answer]] | None = None,
+    ) -> None:
         self.script = script
+        self.pages = dict(pages or {})
         self.models = models
         self.requests: list[dict[str, Any]] = []
         """Bodies of the requests for chat completions."""
@@ -75,8 +84,9 @@ class ScriptedServer:
 
             def do_POST(self) -> None:
                 request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                if not self.path.endswith("/v1/chat/completions"):
-                    self._send(refusal(404, "Not Found"))
+                if self.path != "/v1/chat/completions":
+                    page = server.pages.get(self.path.strip("/"))
+                    self._send(refusal(404, "Not Found") if page is None else page(request))
                     return
                 with server._lock:
                     number = len(server.requests)
