@@ -95,7 +95,7 @@ def load(path: str, revision: str | None, device: torch.device, dtype: torch.dty
         raise
     except Exception as error:
         raise WorldModelError(
-            f"cannot load the language model {path!r}: {error}. A folder needs config.json, *.safetensors and the "
+            f"cannot load the language model {path!r}: {' '.join(str(error).split())} A folder needs config.json, *.safetensors and the "
             "tokenizer's files; a hub's name needs the network, or a copy in the hub's cache with HF_HUB_OFFLINE=1"
         ) from error
     return Path(path).expanduser().absolute().name if isinstance(place, Path) else path, model, tokenizer
