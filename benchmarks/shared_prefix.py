@@ -2,8 +2,8 @@
 
 Every chat holds the task's prompt and one solution of its design space, as a world model would be asked about them, and
 the model's probabilities of four answers are read off. Both ways run the same weights in the same process, in float32,
-in batches of the same size; the plain way goes first and the shared one starts with nothing in memory. The table says
-as well how far the probabilities of the two are apart, and what a call on other solutions of the same task takes, whose
+in batches of the same size; the plain way goes first and the shared one starts with nothing in memory. Seconds are CPU
+seconds on a CPU, so that other processes matter little, and passed ones elsewhere. The table says as well how far the probabilities of the two are apart, and what a call on other solutions of the same task takes, whose
 prefix is in memory by then. Then each way samples replies to some of the chats under one seed: they are the same word
 for word unless a rounding error falls between two words.
 
@@ -55,11 +55,16 @@ def conversations(name: str, n: int) -> list[Conversation]:
     ]
 
 
+def clock(backend: TransformersBackend) -> float:
+    """Return a time in seconds."""
+    return time.process_time() if backend.device.type == "cpu" else time.perf_counter()
+
+
 def score(backend: TransformersBackend, name: str, chats: list[Conversation]) -> tuple[float, NDArray[np.float64]]:
     """Print a line, and return the chats per second and their probabilities."""
-    before, start = backend.tokens_read, time.perf_counter()
+    before, start = backend.tokens_read, clock(backend)
     answers = backend.choose(chats, CHOICES)
-    seconds = time.perf_counter() - start
+    seconds = clock(backend) - start
     known = [answer for answer in answers if answer is not None]
     if len(known) < len(chats):
         raise SystemExit(f"{len(chats) - len(known)} of {len(chats)} chats are longer than the model's context")
@@ -70,9 +75,9 @@ def score(backend: TransformersBackend, name: str, chats: list[Conversation]) ->
 
 def reply(backend: TransformersBackend, chats: list[Conversation]) -> tuple[float, list[str]]:
     """Return the seconds that sampling takes, and the replies."""
-    start = time.perf_counter()
+    start = clock(backend)
     replies = backend.generate(chats, samples=2, max_tokens=16, temperature=0.7, seed=0)
-    seconds = time.perf_counter() - start
+    seconds = clock(backend) - start
     return seconds, [reply.text if reply is not None else "" for pair in replies for reply in pair]
 
 

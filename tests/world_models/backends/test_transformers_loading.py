@@ -122,6 +122,18 @@ def test_a_folder_without_a_model_is_told_of(tmp_path):
         TransformersBackend(str(tmp_path))
 
 
+def test_a_folder_with_weights_missing_is_refused(folder, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    place = tmp_path / "damaged"
+    shutil.copytree(folder, place)
+    weights = load_file(place / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(WorldModelError, match=r"1 weights are missing .*model\.layers\.1\.mlp\.up_proj"):
+        TransformersBackend(str(place), device="cpu")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 
 from wmrl_envs.errors import ConfigurationError, WorldModelError, did_you_mean
 
-__all__ = ["default_device", "load", "quietly", "read_device", "read_dtype"]
+__all__ = ["complete_model", "default_device", "load", "quietly", "read_device", "read_dtype"]
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -84,24 +84,48 @@ def load(path: str, revision: str | None, device: torch.device, dtype: torch.dty
         ConfigurationError: If there is nothing of that name.
         WorldModelError: If what is there cannot be loaded.
     """
-    place = _place(path, revision)
+    place = place_of(path, revision)
     arguments: dict[str, Any] = {"local_files_only": True} if isinstance(place, Path) else {"revision": revision}
     try:
         with quietly():
             tokenizer = AutoTokenizer.from_pretrained(place, **arguments)
-            model: Any = AutoModelForCausalLM.from_pretrained(place, dtype=dtype, **arguments)
+            model = complete_model(place, dtype=dtype, **arguments)
             model = model.to(device).eval().requires_grad_(False)
-    except ImportError:
+    except (ImportError, WorldModelError):
         raise
     except Exception as error:
+        reason = " ".join(str(error).split())
         raise WorldModelError(
-            f"cannot load the language model {path!r}: {' '.join(str(error).split())} A folder needs config.json, *.safetensors and the "
+            f"cannot load the language model {path!r}: {reason} A folder needs config.json, *.safetensors and the "
             "tokenizer's files; a hub's name needs the network, or a copy in the hub's cache with HF_HUB_OFFLINE=1"
         ) from error
     return Path(path).expanduser().absolute().name if isinstance(place, Path) else path, model, tokenizer
 
 
-def _place(path: str, revision: str | None) -> Path | str:
+def complete_model(place: Path | str, **arguments: Any) -> Any:
+    """Return the model of a folder or a hub's name, all of whose weights were there.
+
+    Raises:
+        WorldModelError: If weights are missing, which transformers would draw at random.
+    """
+    auto: Any = AutoModelForCausalLM
+    model, report = auto.from_pretrained(place, output_loading_info=True, **arguments)
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise WorldModelError(f"{len(missing)} weights are missing in {place}: {', '.join(missing[:5])}, ...")
+    return model
+
+
+def place_of(path: str, revision: str | None) -> Path | str:
+    """Return the folder of a language model, or the hub's name that it was called by.
+
+    Args:
+        path: A folder, a GGUF file (it is converted), or a hub's name.
+        revision: Branch, tag or commit of a hub's name.
+
+    Raises:
+        ConfigurationError: If there is nothing of that name.
+    """
     folder = Path(path).expanduser()
     if not folder.exists():
         if not _HUB_NAME.fullmatch(path) or path.endswith(".gguf"):

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from wmrl_envs.errors import WorldModelError
-from wmrl_envs.world_models.backends._loading import quietly
+from wmrl_envs.world_models.backends._loading import complete_model, quietly
 from wmrl_envs.world_models.warmup import default_cache_dir
 
 __all__ = ["converted"]
@@ -72,7 +72,7 @@ def _convert(file: Path, folder: Path) -> None:
     arguments: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
     try:
         with quietly():
-            model: Any = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **arguments)
+            model = complete_model(file.parent, dtype=torch.float32, **arguments)
             tokenizer = AutoTokenizer.from_pretrained(file.parent, **arguments)
             # The loaded weights are plain ones; while the model says that they are quantised it refuses to be saved.
             model.hf_quantizer = None
