@@ -103,7 +103,7 @@ def print_evaluation(result: TextEvaluation, agent: str) -> None:
     _line(
         f"tokens read {result.prompt_tokens:,}, written {result.completion_tokens:,} in {result.replies} replies{cut}"
     )
-    _line(f"replies took {result.reply_seconds:,.1f} s, executions {result.execution_seconds:,.1f} CPU s")
+    _line(f"replies took {result.reply_seconds:,.1f} s, executions {result.execution_seconds:,.2f} CPU s")
 
 
 def print_predictions(beside: PredictedBeside) -> None:
