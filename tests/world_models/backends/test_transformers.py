@@ -148,6 +148,14 @@ def test_a_chat_that_is_too_long_is_told_of_once(folder, tmp_path, caplog):
     assert "longer than the context" in record.getMessage() and "200 tokens" in record.getMessage()
 
 
+def test_numbers_that_are_not_finite_are_no_answer(folder, caplog):
+    backend = TransformersBackend(str(folder), device="cpu")
+    backend.model.model.norm.weight.fill_(float("nan"))
+    with caplog.at_level(logging.WARNING):
+        assert backend.choose(conversations(2), CHOICES) == [None, None]
+    assert "not finite" in caplog.text
+
+
 def test_schemas_that_cannot_be_enforced_are_refused(backend):
     with pytest.raises(ConfigurationError, match="cannot be enforced"):
         backend.generate(conversations(1), schema={"type": "no type"})

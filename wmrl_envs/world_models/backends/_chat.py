@@ -53,6 +53,14 @@ class ChatTokenizer:
             text = self._render(merged)
         return self.words(text)
 
+    def count(self, conversation: Conversation) -> int:
+        """Return the length of a chat; about that where its template does not take it."""
+        try:
+            return len(self.encode(conversation))
+        except Exception:
+            messages = [{"role": str(m["role"]), "content": self._plain(m["content"])} for m in conversation]
+            return len(self.words(_paragraphs(messages), special=True))
+
     def words(self, text: str, *, special: bool = False) -> tuple[int, ...]:
         """Return the tokens of a text, with the model's own first and last ones where ``special``."""
         return tuple(self.tokenizer(text, add_special_tokens=special)["input_ids"])

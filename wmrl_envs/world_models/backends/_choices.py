@@ -1,16 +1,18 @@
-"""Probabilities of some answers from the probabilities of their tokens."""
+"""Probabilities of some answers to chats, from the probabilities of their tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.world_models.backends._packing import Tokens
+from wmrl_envs.world_models.backends._runner import Rows, Runner
 
-__all__ = ["Choices"]
+__all__ = ["Choices", "score"]
 
 
 class Choices:
@@ -74,3 +76,37 @@ class Choices:
         if len(other) <= len(choice) or other[: len(choice)] != choice:
             return False
         return not any(other[:i] in self.tokens for i in range(len(choice) + 1, len(other)))
+
+
+def score(runner: Runner, prompts: Sequence[Tokens], choices: Choices) -> list[NDArray[np.float64] | None]:
+    """Return the probabilities of some answers to each of some chats.
+
+    Args:
+        runner: Runs the model.
+        prompts: The chats up to where the reply begins.
+        choices: The answers.
+
+    Returns:
+        For each chat float64 [answers] that sums to 1, or None where the model's numbers are not finite.
+    """
+    answers: list[NDArray[np.float64] | None] = [None] * len(prompts)
+    for members, rows in runner.read(prompts, grow=bool(choices.contexts)):
+        for i, logs in zip(members, _log_probabilities(runner, rows, choices), strict=True):
+            answers[i] = choices.probabilities(logs)
+    return answers
+
+
+def _log_probabilities(runner: Runner, rows: Rows, choices: Choices) -> list[dict[tuple[Tokens, int], float]]:
+    """Return for each row the log-probabilities of all tokens that the answers are made of."""
+    known: list[dict[tuple[Tokens, int], float]] = [{} for _ in rows.logits]
+    for context in ((), *choices.contexts):
+        further = rows
+        if context:
+            further = rows.copy()
+            runner.extend(further, torch.tensor([context] * len(known), device=runner.device))
+        logits = further.logits.cpu() if runner.device.type == "mps" else further.logits  # which has no float64
+        tokens = choices.next_tokens(context)
+        values = torch.log_softmax(logits.double(), dim=-1)[:, tokens].tolist()
+        for row, logs in zip(known, values, strict=True):
+            row.update({(context, token): log for token, log in zip(tokens, logs, strict=True)})
+    return known

@@ -15,7 +15,7 @@ from outlines_core.json_schema import build_regex_from_schema  # type: ignore[im
 from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.world_models.backends.protocol import Schema
 
-__all__ = ["Constraint", "Constraints"]
+__all__ = ["Constraint", "Constraints", "Index"]
 
 _KEPT = 8
 

@@ -4,20 +4,61 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from wmrl_envs.world_models.backends._constraint import Constraint
+from wmrl_envs.world_models.backends._constraint import Constraint, Index
 from wmrl_envs.world_models.backends._packing import Tokens
 from wmrl_envs.world_models.backends._runner import Rows, Runner
 
-__all__ = ["decode", "streams"]
+__all__ = ["Sampling", "sample"]
 
 
-def streams(prompts: Sequence[Tokens], samples: int, seed: int) -> Iterator[list[np.random.Generator]]:
+@dataclass(frozen=True)
+class Sampling:
+    """How replies are drawn."""
+
+    samples: int
+    """Replies to each chat."""
+    max_tokens: int
+    """Longest reply."""
+    context: int
+    """Longest chat and reply together."""
+    ends: frozenset[int]
+    """Tokens that end a reply."""
+    temperature: float
+    """0 takes the most probable token each time."""
+    seed: int
+    index: Index | None
+    """The compiled schema that replies fit."""
+
+
+def sample(runner: Runner, prompts: Sequence[Tokens], sampling: Sampling) -> list[list[list[int]]]:
+    """Return the tokens of the replies to each of some chats, the one that ends a reply included.
+
+    Args:
+        runner: Runs the model.
+        prompts: The chats up to where the reply begins, each shorter than the context.
+        sampling: How replies are drawn.
+    """
+    copies = sampling.samples
+    randoms = list(_streams(prompts, copies, sampling.seed))
+    replies: list[list[list[int]]] = [[] for _ in prompts]
+    for members, rows in runner.read(prompts, grow=True, copies=copies, room=sampling.max_tokens):
+        if copies > 1:
+            rows.select(torch.arange(len(members), device=runner.device).repeat_interleave(copies))
+        limits = [min(sampling.max_tokens, sampling.context - len(prompts[i])) for i in members for _ in range(copies)]
+        flat = _decode(runner, rows, sampling, limits, [random for i in members for random in randoms[i]])
+        for place, i in enumerate(members):
+            replies[i] = flat[place * copies : (place + 1) * copies]
+    return replies
+
+
+def _streams(prompts: Sequence[Tokens], samples: int, seed: int) -> Iterator[list[np.random.Generator]]:
     """Yield for each prompt a random generator per sample.
 
     A reply's random numbers depend on the seed, on the prompt and on how many replies to the same prompt came before
@@ -31,52 +72,39 @@ def streams(prompts: Sequence[Tokens], samples: int, seed: int) -> Iterator[list
         yield [np.random.default_rng([seed % 2**64, key, first + i]) for i in range(samples)]
 
 
-def decode(
-    runner: Runner,
-    rows: Rows,
-    *,
-    limits: Sequence[int],
-    ends: Collection[int],
-    temperature: float,
-    randoms: Sequence[np.random.Generator],
-    constraint: Constraint | None,
+def _decode(
+    runner: Runner, rows: Rows, sampling: Sampling, limits: Sequence[int], randoms: Sequence[np.random.Generator]
 ) -> list[list[int]]:
-    """Return each row's reply, the token that ends it included.
-
-    Args:
-        runner: Runs the model.
-        rows: The chats, read up to where the reply begins; used up.
-        limits: Longest reply of each row, in tokens, at least 1.
-        ends: Tokens that end a reply.
-        temperature: 0 takes the most probable token each time.
-        randoms: One random generator per row.
-        constraint: Which tokens may come next, if not all of them.
-    """
+    """Return each row's reply; rows are used up, and leave the batch when their reply ends."""
+    constraint = None if sampling.index is None else Constraint(sampling.index, len(limits))
     replies: list[list[int]] = [[] for _ in limits]
     active = list(range(len(limits)))
-    while active:
+    while True:
         logits = rows.logits if constraint is None else constraint.apply(rows.logits)
-        uniform = np.array([randoms[i].random() for i in active]) if temperature else None
-        tokens = _pick(logits, temperature, uniform)
+        uniform = np.array([randoms[i].random() for i in active])
+        tokens = _pick(logits, sampling.temperature, uniform)
         for i, token in zip(active, tokens, strict=True):
             replies[i].append(token)
+        going = [
+            row
+            for row, (i, token) in enumerate(zip(active, tokens, strict=True))
+            if token not in sampling.ends and len(replies[i]) < limits[i]
+        ]
+        if not going:
+            return replies
         if constraint is not None:
             constraint.advance(tokens)
-        going = [row for row, i in enumerate(active) if replies[i][-1] not in ends and len(replies[i]) < limits[i]]
-        if not going:
-            break
         if len(going) < len(active):
-            rows.select(torch.tensor(going, device=rows.mask.device))
+            rows.select(torch.tensor(going, device=runner.device))
             active = [active[row] for row in going]
             if constraint is not None:
                 constraint.select(going)
-        runner.extend(rows, torch.tensor([[replies[i][-1]] for i in active], device=rows.mask.device))
-    return replies
+        runner.extend(rows, torch.tensor([[replies[i][-1]] for i in active], device=runner.device))
 
 
-def _pick(logits: torch.Tensor, temperature: float, uniform: NDArray[np.float64] | None) -> list[int]:
+def _pick(logits: torch.Tensor, temperature: float, uniform: NDArray[np.float64]) -> list[int]:
     """Return the most probable token of each row, or by inversion the one that a uniform number in [0, 1) falls on."""
-    if uniform is None:
+    if not temperature:
         greedy: list[int] = logits.argmax(dim=-1).tolist()
         return greedy
     if logits.device.type == "mps":  # has no float64

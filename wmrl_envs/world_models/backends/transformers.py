@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from wmrl_envs.errors import ConfigurationError, WorldModelError
 from wmrl_envs.world_models.backends._chat import ChatTokenizer
-from wmrl_envs.world_models.backends._choices import Choices
-from wmrl_envs.world_models.backends._constraint import Constraint, Constraints
-from wmrl_envs.world_models.backends._decoding import decode, streams
+from wmrl_envs.world_models.backends._choices import Choices, score
+from wmrl_envs.world_models.backends._constraint import Constraints
+from wmrl_envs.world_models.backends._decoding import Sampling, sample
 from wmrl_envs.world_models.backends._fingerprint import fingerprint
 from wmrl_envs.world_models.backends._loading import load, read_device, read_dtype
 from wmrl_envs.world_models.backends._packing import Tokens
-from wmrl_envs.world_models.backends._runner import Rows, Runner
+from wmrl_envs.world_models.backends._runner import Runner
 from wmrl_envs.world_models.backends.protocol import Conversation, Generation, Schema
 
 __all__ = ["TransformersBackend"]
@@ -131,13 +131,10 @@ class TransformersBackend:
         asked = Choices(choices, self._chat.words)
         prompts = self._prompts(conversations, asked.longest)
         distinct = list(dict.fromkeys(prompt for prompt in prompts if prompt is not None))
-        answers: dict[Tokens, NDArray[np.float64] | None] = {}
         with self._computing():
-            for members, rows in self._runner.read(distinct, grow=bool(asked.contexts)):
-                for i, answer in zip(members, self._score(rows, asked), strict=True):
-                    answers[distinct[i]] = answer
+            answers = dict(zip(distinct, score(self._runner, distinct, asked), strict=True))
         if any(answer is None for answer in answers.values()):
-            self._warn("the model's probabilities are not finite; a wider dtype such as float32 may help")
+            self._warn("finite", "the model's probabilities are not finite; a wider dtype such as float32 may help")
         found = [None if prompt is None else answers[prompt] for prompt in prompts]
         return [None if answer is None else answer.copy() for answer in found]
 
@@ -180,45 +177,38 @@ class TransformersBackend:
             )
         if schema is not None and not self._ends:
             raise ConfigurationError("the tokenizer has no token that ends a reply, so that no schema can be enforced")
-        index = None if schema is None else self._constraints.compile(schema)
         prompts = self._prompts(conversations, 1)
+        sampling = Sampling(
+            samples=samples if temperature else 1,
+            max_tokens=max_tokens,
+            context=self.context,
+            ends=frozenset(self._ends),
+            temperature=temperature,
+            seed=seed,
+            index=None if schema is None else self._constraints.compile(schema),
+        )
         known = [prompt for prompt in prompts if prompt is not None]
-        distinct = known if temperature else list(dict.fromkeys(known))
-        copies = samples if temperature else 1
-        randoms = list(streams(distinct, copies, seed))
-        replies: list[list[list[int]]] = [[] for _ in distinct]
+        asked = known if temperature else list(dict.fromkeys(known))
         with self._computing():
-            for members, rows in self._runner.read(distinct, grow=True, copies=copies, room=max_tokens):
-                if copies > 1:
-                    rows.select(torch.arange(len(members), device=self.device).repeat_interleave(copies))
-                limits = [min(max_tokens, self.context - len(distinct[i])) for i in members for _ in range(copies)]
-                flat = decode(
-                    self._runner,
-                    rows,
-                    limits=limits,
-                    ends=self._ends,
-                    temperature=temperature,
-                    randoms=[random for i in members for random in randoms[i]],
-                    constraint=None if index is None else Constraint(index, len(limits)),
-                )
-                for place, i in enumerate(members):
-                    replies[i] = flat[place * copies : (place + 1) * copies]
-        found = iter(replies) if temperature else iter([replies[distinct.index(prompt)] * samples for prompt in known])
+            replies = sample(self._runner, asked, sampling)
+        if not temperature:  # every reply to a chat is the same one
+            same = dict(zip(asked, replies, strict=True))
+            replies = [same[prompt] * samples for prompt in known]
+        found = iter(replies)
         return [
             [None] * samples if prompt is None else [self._generation(prompt, reply) for reply in next(found)]
             for prompt in prompts
         ]
 
     def count_tokens(self, conversation: Conversation) -> int:
-        """Return the length of a chat as the model reads it, up to where its reply begins."""
+        """Return the length of a chat as the model reads it, up to where its reply begins, in tokens."""
         self._check_open()
-        return len(self._chat.encode(conversation))
+        return self._chat.count(conversation)
 
     def close(self) -> None:
         """Free the model's memory; the backend answers nothing afterwards."""
         self._closed = True
         self._runner.forget()
-        del self._runner.model
         self._runner.model = self.model = None
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -231,27 +221,18 @@ class TransformersBackend:
         try:
             tokens = self._chat.encode(conversation)
         except Exception as error:
-            self._warn(f"a chat does not fit the chat template of {self.name}, so that it has no answer: {error}")
+            self._warn(
+                "template", f"a chat does not fit the chat template of {self.name}, so that it has no answer: {error}"
+            )
             return None
         if len(tokens) + room > self.context:
             self._warn(
+                "context",
                 f"a chat of {len(tokens)} tokens is longer than the context of {self.name}, {self.context} tokens, so "
-                "that it has no answer"
+                "that it has no answer",
             )
             return None
         return tokens
-
-    def _score(self, rows: Rows, asked: Choices) -> list[NDArray[np.float64] | None]:
-        known: list[dict[tuple[Tokens, int], float]] = [{} for _ in range(len(rows.mask))]
-        for context in ((), *asked.contexts):
-            further = rows
-            if context:
-                further = rows.copy()
-                self._runner.extend(further, torch.tensor([context] * len(known), device=self.device))
-            tokens = asked.next_tokens(context)
-            for row, values in zip(known, _log_probabilities(further.logits, tokens), strict=True):
-                row.update({(context, token): value for token, value in zip(tokens, values, strict=True)})
-        return [asked.probabilities(row) for row in known]
 
     def _generation(self, prompt: Tokens, reply: list[int]) -> Generation:
         complete = reply[-1] in self._ends
@@ -278,17 +259,11 @@ class TransformersBackend:
         if self._closed:
             raise WorldModelError(f"the language model {self.name} is closed; make a new backend")
 
-    def _warn(self, message: str) -> None:
-        if message[:24] not in self._warned:
-            self._warned.add(message[:24])
+    def _warn(self, kind: str, message: str) -> None:
+        """Say something once."""
+        if kind not in self._warned:
+            self._warned.add(kind)
             _LOG.warning(message)
-
-
-def _log_probabilities(logits: torch.Tensor, tokens: list[int]) -> list[list[float]]:
-    if logits.device.type == "mps":  # has no float64
-        logits = logits.cpu()
-    values: list[list[float]] = torch.log_softmax(logits.double(), dim=-1)[:, tokens].tolist()
-    return values
 
 
 def _context(model: Any) -> int:
