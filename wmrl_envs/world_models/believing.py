@@ -29,6 +29,8 @@ FloatArray = NDArray[np.float64]
 _LOG = logging.getLogger(__name__)
 _OWN_REASON = (Status.RUNTIME_ERROR, Status.INVALID_SUBMISSION)
 """Statuses whose feedback depends on the code; what the others show is known from the task."""
+_MAX_FEEDBACK_TOKENS = 256
+"""Longest feedback that is written: ten lines are asked for, and a small model goes on for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,8 @@ class Reader:
             )
         if not chats:
             return []
-        found = self._asker.generate(chats, samples=1, max_tokens=self._max_tokens, temperature=0.0, seed=self._seed)
+        most = min(self._max_tokens, _MAX_FEEDBACK_TOKENS)
+        found = self._asker.generate(chats, samples=1, max_tokens=most, temperature=0.0, seed=self._seed)
         written = []
         for index, member in zip(asked, found, strict=True):
             prediction, reply = predictions[index], member.answer[0]

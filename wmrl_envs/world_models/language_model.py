@@ -51,15 +51,18 @@ class LanguageWorldModel:
     Two ways to read it. ``mode="score"`` takes the model's own probabilities of ten one-word verdicts (six ways to
     fail, four quality buckets) after one pass over the prompt: expected reward and spread without sampling noise; a
     second, generated reply says what the terminal shows, only where the episode goes on and the solution fails for a
-    reason of its own. ``mode="sample"`` lets it reason: ``samples`` JSON answers per solution, each of which counts
-    as much, whatever confidence it states; those that cannot be read are left out. Where nothing can be read the
-    prediction is None, which is counted and never a low reward.
+    reason of its own. A model that thinks before it answers has to be told not to, as in the example.
+    ``mode="sample"`` lets it reason: ``samples`` JSON answers per solution, each of which counts as much, whatever
+    confidence it states; those that cannot be read are left out. Where nothing can be read the prediction is None,
+    which is counted and never a low reward.
 
     It learns from executions without being trained, in two ways. With ``examples`` the nearest executed solutions of
     the task stand in the prompt with their real outcomes. With ``residual`` a Gaussian process on the errors of its own
     earlier predictions corrects the expected reward and the status probabilities. Those predictions are made without
     the solution's own outcome among the examples; where the residual is off, a solution that was executed before is
-    shown its own outcome, which is knowledge and no leak, since an execution was paid for it.
+    shown its own outcome, which is knowledge and no leak, since an execution was paid for it. What the residual knows
+    of an executed solution's error is from the last time that it was predicted, so examples that came later can make
+    it correct what they have corrected: ``wmrl world-model evaluate`` tells which of the two, or both, serve a model.
 
     Args:
         model: ``"transformers:PATH"``, ``"vllm:PATH"``, ``"openai:URL#MODEL"``, or a backend.
@@ -72,7 +75,7 @@ class LanguageWorldModel:
         residual: Whether executions correct later predictions.
         warmup: Solutions, drawn from the prior of a task's design space, that are executed before the first prediction
             and charged like any execution; 0 executes none and works on tasks without a design space.
-        max_tokens: Longest reply.
+        max_tokens: Longest reply; feedback in ``"score"`` ends after 256 tokens at the latest.
         feedback: Whether feedback is predicted; without it predictions have none.
         cache: Whether answers are kept on disk.
         cache_dir: Folder for these answers and for executed warm-ups; None is ``$XDG_CACHE_HOME/wmrl-envs`` (by default
@@ -88,7 +91,11 @@ class LanguageWorldModel:
         WorldModelError: If the model cannot be loaded or reached.
 
     Example:
-        >>> model = LanguageWorldModel("openai:http://localhost:8000/v1#Qwen/Qwen3-4B", examples=2)  # doctest: +SKIP
+        >>> model = LanguageWorldModel(
+        ...     "transformers:Qwen/Qwen3-4B",
+        ...     model_kwargs={"chat_template_kwargs": {"enable_thinking": False}},
+        ...     examples=2,
+        ... )  # doctest: +SKIP
         >>> model.grade([Submission(task, "print(1)")])  # doctest: +SKIP
     """
 
@@ -376,7 +383,8 @@ class LanguageWorldModel:
             stores = {task.id: ExecutedSolutions(DataNames.of(task)) for task in by_task}
             for task, pairs in by_task.items():
                 stores[task.id].add([(submission.code or "", outcome) for submission, outcome in pairs])
-            bases = self._bases(taught, stores, {})
+            kept = [pair for pair in taught if stores[pair[0].task.id].get(pair[0].code or "") is not None]
+            bases = self._bases(kept, stores, {})
         else:
             stores = {task.id: self._executed.get(task.id) or ExecutedSolutions(DataNames.of(task)) for task in by_task}
             bases = self._bases(taught, self._executed, self._predicted)

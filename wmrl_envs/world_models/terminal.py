@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["Terminal", "plain_feedback", "read_terminal"]
 
 _LIMITS = {Status.TIMEOUT: "cpu", Status.MEMORY: "memory", Status.DISK: "disk"}
-_MAX_SHOWN = 4_000
+_MAX_SHOWN = 2_000
 _THOUGHT = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
-_FENCE = re.compile(r"\s*`{3,}\w{0,20}[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"`{3,}\w{0,20}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _RAISED = re.compile(
     r"^(?:\w{1,80}\.){0,8}(?P<name>[A-Za-z_]\w{0,80}(?:Error|Exception|Interrupt|Exit|Warning|Iteration))(?=:|\s*$)",
@@ -71,9 +71,10 @@ def read_terminal(reply: str, code: str) -> Terminal:
     for tag in reversed(list(_THOUGHT.finditer(reply))):
         text = reply[tag.end() :] if tag[1] else reply[: tag.start()]
         break
-    text = _FENCE.sub("", text.encode("utf-8", "replace").decode("utf-8"))
-    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text).strip()[-_MAX_SHOWN:]
+    lines = text.encode("utf-8", "replace").decode("utf-8").split("\n")
+    text = "\n".join(line for line in lines if not _FENCE.fullmatch(line.strip()))
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text).strip("\n\r")[-_MAX_SHOWN:].rstrip()
     raised = [match["name"] for match in _RAISED.finditer(text)]
-    lines = [int(match[1]) for match in _LINE.finditer(text)]
-    known = [line for line in lines if 1 <= line <= code.count("\n") + 1]
+    numbers = [int(match[1]) for match in _LINE.finditer(text)]
+    known = [line for line in numbers if 1 <= line <= code.count("\n") + 1]
     return Terminal(text, raised[-1] if raised else None, known[-1] if known else None)
