@@ -43,3 +43,11 @@ env.reset(seed=0)
 for _ in range(4):
     env.step(env.action_space.sample())
 env.close()
+
+from wmrl_envs.research.grading import Submission  # noqa: E402
+from wmrl_envs.research.task import load_task  # noqa: E402
+from wmrl_envs.world_models.prompting import BUILTIN_TEMPLATES, PromptTemplates  # noqa: E402
+
+for templates in BUILTIN_TEMPLATES:
+    assert PromptTemplates.load(templates).conversation(Submission(load_task("titanic"), "print(1)"))
+print(f"the wheel holds the prompt templates {', '.join(BUILTIN_TEMPLATES)}")
