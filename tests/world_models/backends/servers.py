@@ -6,18 +6,20 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-__all__ = ["Answer", "ScriptedServer", "completion", "free_port", "process", "refusal"]
+__all__ = ["Answer", "ScriptedServer", "completion", "flaky", "free_port", "process", "refusal"]
 
 
 @dataclass
@@ -52,6 +54,15 @@ def refusal(status: int, message: str, **headers: str) -> Answer:
 
 Script = Callable[[dict[str, Any], int], Answer]
 """(request, how many chat completions were asked for before) -> answer."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):  # a client that did not wait is part of the play
+            super().handle_error(request, client_address)
 
 
 class ScriptedServer:
@@ -126,9 +137,7 @@ class ScriptedServer:
                 pass
 
         self._stopped = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
+        self._server = _Server(("127.0.0.1", port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         self.port = int(self._server.server_address[1])
@@ -145,6 +154,34 @@ class ScriptedServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+@contextmanager
+def flaky(url: str) -> Iterator[ScriptedServer]:
+    """Stand before a real server and spoil every other answer, each time otherwise, so that a second try gets it."""
+    real, lock, asked = url.removesuffix("/v1"), threading.Lock(), 0
+    faults = (
+        refusal(500, "out of luck"),
+        Answer("<html>Bad gateway</html>", 502, content_type="text/html"),
+        Answer('{"choices": []}' * 9, cut=True),
+        refusal(429, "slow down", retry_after="0"),
+        Answer('{"choices": null}'),
+    )
+
+    def passed_on(page: str, request: dict[str, Any]) -> Answer:
+        reply = httpx.post(f"{real}/{page}", json=request, timeout=60)
+        return Answer(reply.text, reply.status_code, reply.headers["content-type"])
+
+    def spoilt(request: dict[str, Any], number: int) -> Answer:
+        nonlocal asked
+        with lock:
+            asked += 1
+            now = asked
+        return faults[now // 2 % len(faults)] if now % 2 else passed_on("v1/chat/completions", request)
+
+    pages = {page: partial(passed_on, page) for page in ("tokenize", "v1/completions")}
+    with ScriptedServer(spoilt, pages=pages) as server:
+        yield server
 
 
 def free_port() -> int:

@@ -261,6 +261,15 @@ def test_the_seed_decides_and_any_whole_number_is_one() -> None:
     assert [reply and reply.text for reply in seeds] == ["0", "1", "1", str(2**31 - 1), "5"]
 
 
+def test_a_chat_that_stands_there_twice_gets_two_replies() -> None:
+    with ScriptedServer(lambda request, number: completion(str(request["seed"]))) as server:
+        backend = OpenAIBackend(f"{server.url}#small")
+        replies = backend.generate([chat("a"), chat("b"), chat("a")], samples=2, temperature=1.0, seed=3)
+        backend.close()
+    first, other, second = ([reply and reply.text for reply in batch] for batch in replies)
+    assert first == other and len({*first, *second}) == 4
+
+
 def test_extra_fields_go_into_every_request_and_into_the_identity() -> None:
     with ScriptedServer(echo) as server:
         plain = OpenAIBackend(f"{server.url}/#small")

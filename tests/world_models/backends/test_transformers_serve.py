@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from contract import CHOICES, BackendContract, conversations
-from servers import free_port, process
+from servers import flaky, free_port, process
 
 from language_models import tiny_chat_model
 from wmrl_envs.errors import WorldModelError
@@ -40,6 +40,20 @@ class TestTransformersServe(BackendContract):
     enforces_schema = False
     context = None
     """It takes chats of any length, and time for them."""
+
+
+@pytest.fixture(scope="module")
+def behind_a_flaky_connection(server: tuple[str, str]) -> Iterator[Backend]:
+    with flaky(server[0]) as connection:
+        backend = resolve_backend(f"openai:{connection.url}#{server[1]}", concurrency=1, backoff=0.001)
+        yield backend
+        backend.close()
+
+
+class TestTransformersServeBehindAFlakyConnection(TestTransformersServe):
+    @pytest.fixture
+    def backend(self, behind_a_flaky_connection: Backend) -> Backend:
+        return behind_a_flaky_connection
 
 
 def test_scoring_names_the_way_out(backend: Backend) -> None:

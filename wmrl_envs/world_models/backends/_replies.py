@@ -34,12 +34,16 @@ class Sampling:
     seed: int
     schema: Schema | None
 
+    def seed_of(self, place: int) -> int:
+        """Return the seed of the sample at a place."""
+        return (self.seed + _SEED_STEP * place) % _SEEDS
+
     def parameters(self, place: int, n: int | None = None) -> dict[str, Any]:
         """Return a request's parameters: for the sample at a place, or for n samples together."""
         return {
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
-            "seed": (self.seed + _SEED_STEP * place) % _SEEDS,
+            "seed": self.seed_of(place),
             "n": n,
             "response_format": None if self.schema is None else response_format(self.schema),
         }
@@ -56,6 +60,11 @@ class Replies:
 
     async def sample(self, conversation: Conversation, samples: int, sampling: Sampling) -> list[Generation | None]:
         """Return the replies to one chat, None for one that could not be had.
+
+        Args:
+            conversation: The chat.
+            samples: Replies to it.
+            sampling: How they are drawn; the seed is the first one's, the others' follow it.
 
         Raises:
             Unanswered: If none could be had.

@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -144,6 +145,8 @@ class OpenAIBackend:
     ) -> list[list[Generation | None]]:
         """Return sampled replies, as `Backend.generate` does; the tokens of asking again are counted in.
 
+        The seed of a reply depends on how many replies to the same chat came before it in the call.
+
         Raises:
             ConfigurationError: If an argument cannot work.
             WorldModelError: If the server cannot be reached, or lacks the model.
@@ -214,7 +217,15 @@ class _Session:
         self, conversations: Sequence[Conversation], samples: int, sampling: Sampling
     ) -> list[list[Generation | None] | None]:
         self.client.be_patient()
-        return await gather([self.replies.sample(chat, samples, sampling) for chat in conversations], self.server)
+        before: Counter[str] = Counter()
+        members = []
+        for chat in conversations:
+            name = json.dumps(list(chat))
+            # A chat that stands there twice is to get two replies, not the same one.
+            own = replace(sampling, seed=sampling.seed_of(before[name] * samples))
+            members.append(self.replies.sample(chat, samples, own))
+            before[name] += 1
+        return await gather(members, self.server)
 
 
 def _check(name: str, value: object, fits: bool, valid: str) -> None:
