@@ -49,6 +49,7 @@ def fit(
     lora_rank: int = typer.Option(
         DEFAULTS["lora_rank"], help="Rank of the low-rank updates; 0 trains all weights, with a tenth of the step size."
     ),
+    last_layers: int | None = _option("last_layers", "Train only so many layers, those nearest the output."),
     learning_rate: float = _option("learning_rate", "Peak step size."),
     epochs: float = _option("epochs", "Passes through the examples."),
     max_steps: int | None = _option("max_steps", "Optimiser steps, in place of epochs."),

@@ -209,6 +209,18 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(base: Path, tmp_pat
     assert steps == [3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("rank", [4, None])
+def test_only_the_last_layers_are_trained(base: Path, tmp_path: Path, rank: int | None) -> None:
+    from safetensors.numpy import load_file
+
+    with pytest.raises(ConfigurationError, match="last_layers must be at most 2"):
+        finetune(settings(base, lora_rank=rank, last_layers=3), tmp_path / "too-many")
+    finetune(settings(base, lora_rank=rank, last_layers=1, max_steps=2, held_out=()), tmp_path / "run")
+    before, after = load_file(base / "model.safetensors"), weights(tmp_path / "run")
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed and all(name.startswith("model.layers.1.") for name in changed)
+
+
 def test_a_folder_holds_one_run(base: Path, tmp_path: Path) -> None:
     config = settings(base, max_steps=1, held_out=())
     summary = finetune(config, tmp_path)

@@ -19,6 +19,7 @@ from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
+from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.world_models.backends._loading import default_device, load, quietly
 from wmrl_envs.world_models.finetuning_config import FinetuneConfig
 from wmrl_envs.world_models.training_pairs import Example
@@ -66,7 +67,7 @@ class Finetuner:
         """
         start = last_checkpoint(self.checkpoints)
         if self.config.lora_rank is None:
-            self.model.requires_grad_(True)
+            self._release()
         with _quiet():
             trainer = self._trainer = SFTTrainer(
                 model=self.model,
@@ -107,13 +108,34 @@ class Finetuner:
         for path in folder.iterdir():  # safetensors are written for their owner alone
             path.chmod(0o644)
 
+    def _release(self) -> None:
+        """Let the weights be trained that are to be."""
+        for module in [self.model] if self.config.last_layers is None else self._last_layers():
+            module.requires_grad_(True)
+
     def _lora(self) -> LoraConfig | None:
         rank = self.config.lora_rank
         if rank is None:
             return None
-        return LoraConfig(
-            r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
-        )
+        modules: str | list[str] = "all-linear"
+        if self.config.last_layers is not None:
+            trained = {linear for layer in self._last_layers() for linear in layer.modules()}
+            named = self.model.named_modules()
+            modules = [name for name, part in named if part in trained and isinstance(part, torch.nn.Linear)]
+        return LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules=modules, task_type="CAUSAL_LM")
+
+    def _last_layers(self) -> list[torch.nn.Module]:
+        layers = getattr(self.model.get_decoder(), "layers", None)
+        if layers is None:
+            raise ConfigurationError(
+                f"the layers of a {type(self.model).__name__} are not known to be in order; leave last_layers out"
+            )
+        last = self.config.last_layers or 0
+        if last > len(layers):
+            raise ConfigurationError(
+                f"last_layers must be at most {len(layers)}, the layers that there are, got {last}"
+            )
+        return list(layers[len(layers) - last :])
 
     def _arguments(self, *, measure_first: bool) -> SFTConfig:
         config = self.config
