@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SMALL_MATRICES := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 ARGS ?=
 
-.PHONY: help train test lint bench compare clean
+.PHONY: help train test test-vllm lint bench compare clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -26,6 +26,10 @@ train: $(READY) ## Train an agent on predicted rewards, a tenth of them really e
 test: $(READY) ## Run the tests
 	$(SMALL_MATRICES) $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
+test-vllm: ## Run the tests of vLLM, engine and server, in an environment of its own (4 GB; minutes)
+	bash .ci/vllm_venv $(PYTHON) .venv-vllm
+	OMP_NUM_THREADS=2 .venv-vllm/bin/python -m pytest -m vllm tests/world_models/backends/test_vllm.py $(ARGS)
+
 lint: $(READY) ## Check style, types and the dependency floors
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -42,4 +46,4 @@ compare: $(READY) ## Compare all reward schemes on recorded executions (about an
 	$(SMALL_MATRICES) $(BIN)/wmrl compare $(ARGS)
 
 clean: ## Remove what the targets made, except runs
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) .venv-vllm build dist *.egg-info

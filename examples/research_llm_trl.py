@@ -7,11 +7,15 @@ language model on a server:
     python examples/research_llm_trl.py
     python examples/research_llm_trl.py --model Qwen/Qwen3-4B --lora 32 --groups 16 --turns 4 --completion-tokens 8192 \
         --world-model "openai:http://localhost:8000/v1#Qwen/Qwen3-8B"
+
+A YAML file of the same arguments is given by --config; what stands on the command line goes before it. The settings of
+the paper are examples/configs/paper_4b.yaml and paper_9b.yaml.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -20,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from peft import LoraConfig
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -84,12 +89,23 @@ class Args:
 
 
 def parse_args() -> Args:
-    """Read the arguments from the command line."""
+    """Read the arguments from a configuration, if one is named, and from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, help="YAML file of arguments")
     for field in fields(Args):
         name = "--" + field.name.replace("_", "-")
         parser.add_argument(name, type=type(field.default), default=field.default, help=f"({field.default})")
-    return Args(**vars(parser.parse_args()))
+    config = parser.parse_known_args()[0].config
+    if config is not None:
+        settings = yaml.safe_load(config.read_text(encoding="utf-8"))
+        known = [field.name for field in fields(Args)]
+        for name in settings:
+            if name not in known:
+                parser.error(f"{config} sets {name!r}, which is none of {', '.join(known)}")
+        parser.set_defaults(**settings)
+    given = vars(parser.parse_args())
+    del given["config"]
+    return Args(**given)
 
 
 def some_programs(task: str, count: int, seed: int) -> list[str]:
@@ -155,13 +171,14 @@ def toy_model(folder: Path, task: str, programs: Sequence[str], *, epochs: int =
 def configuration(args: Args, out: str) -> GRPOConfig:
     """Return TRL's configuration: one update per generation batch."""
     rollouts, gpu = args.groups * args.group_size, torch.cuda.is_available()
+    at_once = args.device_batch * int(os.environ.get("WORLD_SIZE", "1"))  # over the processes of accelerate launch
     served: dict[str, Any] = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": args.vllm}
     return GRPOConfig(
         output_dir=out,
         max_steps=args.steps,
         num_generations=args.group_size,
         per_device_train_batch_size=min(args.device_batch, rollouts),
-        gradient_accumulation_steps=max(1, rollouts // args.device_batch),
+        gradient_accumulation_steps=max(1, rollouts // at_once),
         max_completion_length=args.completion_tokens,
         learning_rate=args.learning_rate or (3e-3 if not args.model else 1e-5 if args.lora else 1e-6),
         lr_scheduler_type="constant",

@@ -43,3 +43,22 @@ def test_help_lists_the_arguments(run, capsys):
     with pytest.raises(SystemExit, match="0"):
         run("--help")
     assert "--anchor-fraction" in capsys.readouterr().out
+
+
+def test_a_configuration_is_read_below_the_command_line(run, tmp_path, capsys):
+    (tmp_path / "run.yaml").write_text("steps: 1\ngroups: 9\nturns: 1\nscheme: real\nsandbox: replay\n")
+    assert "4 attempts executed" in run(*"--config run.yaml --groups 2 --group-size 2".split())
+    (tmp_path / "run.yaml").write_text("step: 1\n")
+    with pytest.raises(SystemExit):
+        run("--config", "run.yaml")
+    assert "'step', which is none of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("config", sorted((EXAMPLE.parent / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_ready_configurations_are_complete(config, monkeypatch):
+    monkeypatch.setattr("sys.argv", [EXAMPLE.name, "--config", str(config)])
+    example = runpy.run_path(str(EXAMPLE))
+    args = example["parse_args"]()
+    assert args.groups * args.group_size == 256 and args.turns == 4 and args.scheme == "paper"
+    configuration = example["configuration"](args, args.out)
+    assert configuration.generation_batch_size == 256 and configuration.num_generations == args.group_size

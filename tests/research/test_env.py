@@ -218,6 +218,7 @@ def test_options_choose_the_task():
         ({"limits": {"second": 3}}, "Did you mean 'seconds'"),
         ({"sandbox": "proces"}, "Did you mean 'process'"),
         ({"sandbox_kwargs": {"workers": 1}}, "sandbox_kwargs=.*InProcessGrader already"),
+        ({"sandbox": "process", "sandbox_kwargs": {"isolation": "none"}}, "pass it as isolation="),
         ({"limits": {"seconds": -1}}, "seconds"),
     ],
 )

@@ -54,6 +54,11 @@ def build_core(
             f"sandbox_kwargs={dict(sandbox_kwargs)} goes with a sandbox given by name, but sandbox is a "
             f"{type(sandbox).__name__} already; give it these arguments when making it"
         )
+    if sandbox_kwargs and "isolation" in sandbox_kwargs:
+        raise ConfigurationError(
+            f"sandbox_kwargs['isolation']={sandbox_kwargs['isolation']!r} is an argument of the environment; pass it as "
+            "isolation="
+        )
     grader = resolve_sandbox(sandbox, isolation=isolation, **(sandbox_kwargs or {}))
     try:
         core = ResearchCore(loaded, grader, max_turns=max_turns, num_slots=num_slots, group_size=group_size)
