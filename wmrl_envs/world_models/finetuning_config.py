@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from wmrl_envs.errors import ConfigurationError, did_you_mean
-from wmrl_envs.world_models.training_pairs import ANSWERS, DRAWS
+from wmrl_envs.world_models.recorded import DRAWS
+from wmrl_envs.world_models.training_pairs import ANSWERS
 
 __all__ = ["DTYPES", "FinetuneConfig"]
 

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from wmrl_envs.errors import ConfigurationError, did_you_mean
 from wmrl_envs.research.grading import Submission
 from wmrl_envs.world_models.prompting import PromptTemplates
+from wmrl_envs.world_models.recorded import DRAWS, drawn_members
 from wmrl_envs.world_models.verdicts import verdict_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from wmrl_envs.research.outcome import Outcome
-    from wmrl_envs.research.sandbox.replay import RecordedTable, ReplaySandbox
+    from wmrl_envs.research.sandbox.replay import ReplaySandbox
     from wmrl_envs.research.task import ResearchTask
     from wmrl_envs.world_models.backends._chat import ChatTokenizer
 
-__all__ = ["ANSWERS", "DRAWS", "Example", "draw_pairs", "tokenized"]
+__all__ = ["ANSWERS", "Example", "draw_pairs", "tokenized"]
 
 ANSWERS: dict[str, tuple[Literal["word", "json"], ...]] = {
     "word": ("word",),
@@ -29,9 +30,6 @@ ANSWERS: dict[str, tuple[Literal["word", "json"], ...]] = {
     "both": ("word", "json"),
 }
 """What a model is taught to answer: the verdict in one word, the JSON object, or either as it is asked."""
-
-DRAWS = ("prior", "uniform")
-"""How solutions are drawn: from the prior with which an untrained policy starts, or each with the same probability."""
 
 Example: TypeAlias = dict[str, list[int]]
 """``input_ids``: the chat, the reply and the end of its turn; ``completion_mask``: 1 where the loss counts."""
@@ -64,7 +62,7 @@ def draw_pairs(
         )
     table = recordings.table(task)
     rng = np.random.default_rng([seed, zlib.crc32(task.id.encode())])
-    members = _ordered(table, draw, rng)
+    members = drawn_members(table, draw, rng)
     # The seed of a submission chooses among the executions of a solution.
     submissions = [
         Submission(task, table.space.solution(int(member)), int(seed_of))
@@ -73,17 +71,6 @@ def draw_pairs(
     pairs = zip(submissions, recordings.grade(submissions), strict=True)
     known = [(item, outcome) for item, outcome in pairs if outcome is not None and verdict_of(outcome) is not None]
     return known[:count]
-
-
-def _ordered(table: RecordedTable, draw: str, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the recorded members in the order in which a draw without replacement takes them."""
-    members = np.flatnonzero(table.draws)
-    if draw == "uniform":
-        return rng.permutation(members)
-    choices = np.unravel_index(members, tuple(table.space.nvec.tolist()))
-    logits = np.sum([log[option] for log, option in zip(table.space.prior_logits, choices, strict=True)], axis=0)
-    # Largest log-probability plus Gumbel noise first: successive draws from the prior, each without those before.
-    return members[np.argsort(-(logits + rng.gumbel(size=len(members))), kind="stable")]
 
 
 def tokenized(
