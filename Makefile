@@ -28,7 +28,7 @@ test: $(READY) ## Run the tests
 
 test-vllm: ## Run the tests of vLLM, engine and server, in an environment of its own (4 GB; minutes)
 	bash .ci/vllm_venv $(PYTHON) .venv-vllm
-	OMP_NUM_THREADS=2 .venv-vllm/bin/python -m pytest -m vllm tests/world_models/backends/test_vllm.py $(ARGS)
+	OMP_NUM_THREADS=2 .venv-vllm/bin/python -m pytest -m vllm tests/world_models/backends $(ARGS)
 
 lint: $(READY) ## Check style, types and the dependency floors
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -214,7 +215,7 @@ def process(command: Sequence[str], port: int, log: Path, *, patience: float = 1
             try:
                 server.wait(timeout=20)
             except subprocess.TimeoutExpired:
-                server.kill()
+                os.killpg(server.pid, signal.SIGKILL)
                 server.wait()
 
 

@@ -104,7 +104,7 @@ def test_a_wrong_model_is_told_the_right_ones(url: str) -> None:
     backend.close()
 
 
-def test_a_server_that_is_killed_and_started_again_goes_on_answering(folder: Path, tmp_path: Path) -> None:
+def test_a_server_that_stops_and_starts_again_goes_on_answering(folder: Path, tmp_path: Path) -> None:
     port = free_port()
     with ExitStack() as stack:
         with served(folder, port, tmp_path / "first"):

@@ -22,6 +22,7 @@ from wmrl_envs.world_models.backends.protocol import Conversation
 __all__ = ["Scores"]
 
 _BY_TOKEN = "logprob_token_ids"
+_MOST = 128  # of them in one answer of vLLM's
 
 
 class Scores:
@@ -52,7 +53,9 @@ class Scores:
             return
         rest = await asyncio.gather(*(self._client.tokens_of(word) for word in words[1:]))
         tokens = {word: found or () for word, found in zip(words, [first, *rest], strict=True)}
-        self._choices[tuple(words)] = Choices(words, tokens.__getitem__)
+        choices = Choices(words, tokens.__getitem__)
+        if all(len(choices.next_tokens(context)) <= _MOST for context in ((), *choices.contexts)):
+            self._choices[tuple(words)] = choices
 
     async def probabilities(self, conversation: Conversation, words: Sequence[str]) -> NDArray[np.float64]:
         """Return float64 [k] over the answers.

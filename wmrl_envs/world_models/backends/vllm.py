@@ -30,8 +30,8 @@ __all__ = ["VLLMBackend"]
 
 _LOG = logging.getLogger(__name__)
 
-_BY_NUMBER = 128
-"""Most tokens whose log-probabilities vLLM gives by number."""
+_MOST_BY_NUMBER = 128
+"""Most tokens whose log-probabilities vLLM gives by number in one answer."""
 
 
 class VLLMBackend:
@@ -265,7 +265,8 @@ def _folder(place: Path | str, engine_args: Mapping[str, Any]) -> Path:
 
 def _takes_numbers(asked: Choices) -> bool:
     """Whether this release of vLLM gives log-probabilities of tokens by number, as many as are needed."""
-    return hasattr(SamplingParams, "logprob_token_ids") and len(asked.tokens) <= _BY_NUMBER
+    most = max(len(asked.next_tokens(context)) for context in ((), *asked.contexts))
+    return hasattr(SamplingParams, "logprob_token_ids") and most <= _MOST_BY_NUMBER
 
 
 def _seed(seed: int, prompt: Tokens, before: int) -> int:
