@@ -82,8 +82,9 @@ def test_a_chat_that_its_template_refuses_is_none(folder, tmp_path, caplog):
     backend = TransformersBackend(_with_template(folder, tmp_path, template), device="cpu")
     good, bad = ([Message(role="user", content=text)] for text in ("good", "bad"))
     with caplog.at_level(logging.WARNING):
-        answers = backend.choose([good, bad], CHOICES)
-    assert answers[0] is not None and answers[1] is None
+        answers = backend.choose([good, bad, []], CHOICES)
+    assert answers[0] is not None and answers[1:] == [None, None]
+    assert backend.count_tokens(bad) > 0
     assert "bad chat" in caplog.text
 
 

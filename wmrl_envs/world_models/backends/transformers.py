@@ -220,6 +220,8 @@ class TransformersBackend:
     def _prompt(self, conversation: Conversation, room: int) -> Tokens | None:
         try:
             tokens = self._chat.encode(conversation)
+            if not tokens:
+                raise ValueError("it is read as nothing")
         except Exception as error:
             self._warn(
                 "template", f"a chat does not fit the chat template of {self.name}, so that it has no answer: {error}"
