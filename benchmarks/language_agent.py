@@ -8,10 +8,9 @@ recorded ones is really executed.
 
 - Score and validity: of replies sampled at temperature 1, all executed, before, during and after training. The
   reported score is the real reward on the half of the answers that training never sees.
-- Cost: CPU seconds of real execution, the world model's warm-up included and every repeat charged, and seconds of
-  prediction, by the run's ledger. Evaluations are not charged. Where a program is recorded, its execution is looked up
-  and costs the CPU seconds that it took when it was recorded. Generation and optimisation are the same in all arms and
-  are told apart.
+- Cost: CPU seconds of real execution, the world model's warm-up included and every repeat charged, and wall seconds
+  of prediction, by the run's ledger. Evaluations are not charged. A recorded program is looked up, and costs the CPU
+  seconds that it took when it was recorded. Generation and optimisation are the same in all arms and are told apart.
 
     python benchmarks/language_agent.py [--seeds 3] [--steps 40] [--out docs]
 
@@ -81,7 +80,7 @@ class Settings:
     steps: int = 40
     groups: int = 16
     group_size: int = 8
-    learning_rate: float = 3e-4
+    learning_rate: float = 5e-4
     anchor_fraction: float = 0.1
     executions: int = 180
     """Solutions that the learned world model is first fitted on."""
@@ -215,11 +214,13 @@ def fine_tune(
     # Programs take up again what they import, and a small model learns to look back by Muon in a third of Adam's steps.
     matrices = [value for name, value in model.named_parameters() if value.ndim == 2 and "embed" not in name]
     others = [value for name, value in model.named_parameters() if value.ndim != 2 or "embed" in name]
-    optimisers = [
+    optimisers: list[Any] = [
         torch.optim.Muon(matrices, lr=0.02, weight_decay=0.0),
         torch.optim.AdamW(others, lr=settings.warmup_rate, betas=(0.9, 0.98), weight_decay=0.0),
     ]
-    schedules = [torch.optim.lr_scheduler.LambdaLR(each, partial(_trapezoid, settings)) for each in optimisers]
+    schedules: list[Any] = [
+        torch.optim.lr_scheduler.LambdaLR(each, partial(_trapezoid, settings)) for each in optimisers
+    ]
     losses = []
     for _ in range(settings.warmup_steps):
         drawn = [rows[index] for index in rng.integers(0, len(rows), settings.warmup_batch)]
@@ -312,7 +313,7 @@ def train(job: tuple[int, str], settings: Settings, folder: Path) -> None:
     """Train one arm of one seed from the seed's warmed-up model, and write its curve."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
-    from trl import GRPOConfig
+    from trl.trainer.grpo_config import GRPOConfig
 
     from wmrl_envs.agents import ResearchGRPOTrainer
 
@@ -390,7 +391,7 @@ def _noting(note: Callable[[int], None], settings: Settings) -> Any:
     """Return a callback of the trainer that notes the untrained model and then every few steps, the last one always."""
     from transformers import TrainerCallback
 
-    class Noting(TrainerCallback):  # type: ignore[misc]  # the library is imported where it is used
+    class Noting(TrainerCallback):
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             note(0)
 
@@ -569,7 +570,7 @@ def warmup_facts(arguments: argparse.Namespace, runs: Runs, folder: Path) -> str
 def markdown(arguments: argparse.Namespace, settings: Settings, runs: Runs, folder: Path) -> str:
     """Return the page."""
     points = "\n".join(f"- {sentence[0].upper()}{sentence[1:]}" for sentence in findings(runs))
-    wall = Estimate.of(np.array([run["cpu_seconds"] for found in runs.values() for run in found]))
+    own = Estimate.of(np.array([run["cpu_seconds"] for found in runs.values() for run in found]))
     command = (
         f"python benchmarks/language_agent.py --task {settings.task} --seeds {arguments.seeds} "
         f"--arms {' '.join(arguments.arms)} --steps {settings.steps} --learning-rate {settings.learning_rate:g} "
@@ -589,7 +590,8 @@ standard error over them. The arms of a seed start from the same weights.
 ## Before and after
 
 Shares of {settings.evaluated} replies sampled at temperature 1 and executed. The score is the mean real reward on the
-half of the answers that training never sees.
+half of the answers that training never sees. Where real execution is stopped early, straight lines join its
+evaluations.
 
 {_markdown_table(score_table(runs))}
 
@@ -598,8 +600,9 @@ half of the answers that training never sees.
 Means over seeds. Executions are charged in CPU seconds, the {settings.executions} of the world model's warm-up
 included, each repeat as well. `cost` is execution and prediction together against real execution everywhere; `repeats
 free` is the same where executing a program again costs nothing in both. Recorded programs are looked up, at the seconds
-that they took when they were recorded; whatever else the model writes is executed. What is the same in all arms is not
-in it: generation, optimisation and the evaluations, {wall.mean:.0f} ± {wall.error:.0f} CPU seconds a run.
+that they took when they were recorded; whatever else the model writes is executed. Predictions are charged in wall
+seconds. What is the same in all arms is not in it: generation, optimisation and the evaluations, {own.mean:.0f} ±
+{own.error:.0f} CPU seconds a run.
 
 {_markdown_table(cost_table(runs))}
 
