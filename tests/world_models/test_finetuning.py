@@ -135,7 +135,7 @@ def test_an_example_is_the_chat_that_the_backend_reads_and_the_reply(base: Path,
     assert len(kept) + too_long == 10 and too_long >= 1
 
 
-@pytest.mark.parametrize(("rank", "dtype"), [(8, "float32"), (8, "bfloat16"), (None, "float32"), (None, "bfloat16")])
+@pytest.mark.parametrize(("rank", "dtype"), [(8, "float32"), (8, "bfloat16"), (None, "bfloat16")])
 def test_it_learns_and_loads_as_a_backend(base: Path, tmp_path: Path, rank: int | None, dtype: str) -> None:
     rate = 1e-2 if rank is None else 1e-1
     config = settings(base, lora_rank=rank, dtype=dtype, learning_rate=rate, max_steps=12, draw="uniform")
