@@ -12,7 +12,7 @@ recorded ones is really executed.
   of prediction, by the run's ledger. Evaluations are not charged. A recorded program is looked up, and costs the CPU
   seconds that it took when it was recorded. Generation and optimisation are the same in all arms and are told apart.
 
-    python benchmarks/language_agent.py [--seeds 3] [--steps 40] [--out docs]
+    python benchmarks/language_agent.py [--seeds 3] [--steps 50] [--out docs]
 
 Each finished run is kept in --runs and not repeated. ``--quick`` runs everything at a size that shows nothing.
 """
@@ -77,7 +77,7 @@ class Settings:
     warmup_batch: int = 16
     warmup_rate: float = 4e-3
     """Step size of the embeddings and norms; the matrices have Muon's."""
-    steps: int = 40
+    steps: int = 50
     groups: int = 16
     group_size: int = 8
     learning_rate: float = 5e-4
