@@ -402,6 +402,11 @@ def _noting(note: Callable[[int], None], settings: Settings) -> Any:
     return Noting()
 
 
+def seeds_of(arguments: argparse.Namespace) -> range:
+    """Return the reported seeds; the step size was chosen on seed 0, which is none of them."""
+    return range(1, arguments.seeds + 1)
+
+
 def model_folder(folder: Path, seed: int) -> Path:
     """Return where a seed's warmed-up model is."""
     return folder / f"seed-{seed}" / "model"
@@ -414,7 +419,7 @@ def result_path(folder: Path, seed: int, scheme: str) -> Path:
 
 def run_all(arguments: argparse.Namespace, settings: Settings, folder: Path) -> None:
     """Make what is not on disk yet, first the models and then the runs, in parallel where there are several workers."""
-    seeds = range(arguments.seeds)
+    seeds = seeds_of(arguments)
     models = [seed for seed in seeds if not _done(model_folder(folder, seed) / "warmup.json", settings)]
     _each(partial(warm_up_at, settings=settings, folder=folder), models, arguments.workers, "models")
     jobs = [(seed, arm) for seed in seeds for arm in arguments.arms]
@@ -463,7 +468,7 @@ def _set_up_libraries() -> None:
 def load_runs(arguments: argparse.Namespace, folder: Path) -> Runs:
     """Read the results of all runs."""
     return {
-        arm: [json.loads(result_path(folder, seed, arm).read_text(encoding="utf-8")) for seed in range(arguments.seeds)]
+        arm: [json.loads(result_path(folder, seed, arm).read_text(encoding="utf-8")) for seed in seeds_of(arguments)]
         for arm in arguments.arms
     }
 
@@ -549,7 +554,7 @@ def warmup_facts(arguments: argparse.Namespace, runs: Runs, folder: Path) -> str
     """Return what the supervised warm-up came to, in a paragraph."""
     told = [
         json.loads((model_folder(folder, seed) / "warmup.json").read_text(encoding="utf-8"))
-        for seed in range(arguments.seeds)
+        for seed in seeds_of(arguments)
     ]
     mean = {name: float(np.mean([row[name] for row in told])) for name in told[0] if name not in ("settings", "seed")}
     first = [run["points"][0] for run in next(iter(runs.values()))]
@@ -583,7 +588,7 @@ def markdown(arguments: argparse.Namespace, settings: Settings, runs: Runs, fold
 {settings.steps} steps of GRPO (`ResearchGRPOTrainer`, TRL) on the task `{settings.task}`, {settings.groups} groups of
 {settings.group_size} replies a step, one turn, step size {settings.learning_rate:g}. The world model is the learned
 one: fitted on {settings.executions} executions, refitted on what is executed later. {arguments.seeds} seeds, ± is the
-standard error over them. The arms of a seed start from the same weights.
+standard error over them; the step size was chosen on another seed. The arms of a seed start from the same weights.
 
 {points}
 
