@@ -177,12 +177,19 @@ def test_a_users_templates(task, tmp_path):
     (message,) = own.conversation(Submission(task, CODE))
     assert message["role"] == "user" and 'Braces {"a": 1} and $5:\n```python' in message["content"]
     assert own.identity != default.identity
+    (tmp_path / "solution.md").write_text("$plain_code")
+    (message,) = PromptTemplates.load(str(tmp_path)).conversation(Submission(task, CODE))
+    assert f"```python\n{CODE.rstrip()}\n```" in message["content"]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("solution.md", "No code", r"solution\.md of .* lacks the field \$code; its fields are \$code, \$title"),
+        (
+            "solution.md",
+            "No code",
+            r"lacks the field \$code or \$plain_code; its fields are \$code, \$plain_code, \$title",
+        ),
         ("example.md", "$code", r"example\.md of .* lacks the field \$outcome"),
         ("task.md", "$title", r"task\.md of .* lacks the field \$inventory or \$schema or \$description"),
         ("task.md", "$inventory $metrik", r"unknown field \$metrik; .* Did you mean 'metric'\?"),

@@ -48,11 +48,16 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{neutral(text)}\n{fence}"
 
 
-def numbered(code: str) -> str:
-    """Return code in a fence, each line with its number as tracebacks count them; the middle of long code left out."""
+def numbered(code: str, *, numbers: bool = True) -> str:
+    """Return code in a fence, each line with its number as tracebacks count them; the middle of long code left out.
+
+    Args:
+        code: The code.
+        numbers: Whether lines have their numbers.
+    """
     lines = _LINE_END.split(code.rstrip())
     width = len(str(len(lines)))
-    shown = [f"{number:>{width}} | {_clipped(line)}" for number, line in enumerate(lines, 1)]
+    shown = [(f"{number:>{width}} | " if numbers else "") + _clipped(line) for number, line in enumerate(lines, 1)]
     head, back = _reach(shown), _reach(shown[::-1])
     if head + back < len(shown):
         left_out = f"[lines {head + 1} to {len(shown) - back} are not shown]"

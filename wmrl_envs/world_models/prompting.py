@@ -8,7 +8,8 @@ A template folder holds seven Markdown files in which ``$name`` stands for a fie
 * ``solution.md``: the solution to judge.
 * ``answer-word.md``, ``answer-json.md``, ``feedback.md``: how to answer, according to what is asked.
 
-``default`` is for models of billions of parameters, ``compact`` for small ones. Templates are filled in by
+Code is ``$code`` with numbered lines, which an answer about a line needs, or ``$plain_code`` without: a quarter fewer
+tokens. ``default`` is for models of billions of parameters, ``compact`` for small ones. Templates are filled in by
 `string.Template`, never run: braces and dollars in code are safe. What is filled in is other people's text, so the
 markers with which chat templates separate messages are broken up in it, and a fence is longer than any in the code.
 """
@@ -54,8 +55,8 @@ _ANSWER_FIELDS = ("verdicts", "statuses", *BUCKET_POSITIONS)
 _OWN_FIELDS: Mapping[str, tuple[str, ...]] = {
     "system.md": (),
     "task.md": (),
-    "example.md": ("code", "outcome"),
-    "solution.md": ("code",),
+    "example.md": ("code", "plain_code", "outcome"),
+    "solution.md": ("code", "plain_code"),
     "answer-word.md": _ANSWER_FIELDS,
     "answer-json.md": _ANSWER_FIELDS,
     "feedback.md": ("verdict",),
@@ -63,8 +64,8 @@ _OWN_FIELDS: Mapping[str, tuple[str, ...]] = {
 """Template files, and the fields that each has besides those of the task."""
 _NEEDED: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "task.md": (("inventory", "schema", "description"),),
-    "example.md": (("code",), ("outcome",)),
-    "solution.md": (("code",),),
+    "example.md": (("code", "plain_code"), ("outcome",)),
+    "solution.md": (("code", "plain_code"),),
     "feedback.md": (("verdict",),),
 }
 """Fields without which a template says nothing: of each tuple one."""
@@ -182,8 +183,8 @@ class PromptTemplates:
         for code, outcome in examples:
             shown = fenced(tail(outcome.feedback, 2 * _MAX_FEEDBACK)) if answer == "feedback" else ""
             shown = shown or neutral(self.answer(outcome, "json" if answer == "json" else "word"))
-            parts.append(self._fill("example.md", fields, code=numbered(code), outcome=shown))
-        parts.append(self._fill("solution.md", fields, code=numbered(submission.code or "")))
+            parts.append(self._fill("example.md", fields, **_listings(code), outcome=shown))
+        parts.append(self._fill("solution.md", fields, **_listings(submission.code or "")))
         meaning = _MEANINGS.get(verdict or "", f"valid, it ranks {verdict}")
         parts.append(self._fill(_ASKED[answer], fields, verdict=meaning, **_ANSWERS))
         user: Message = {"role": "user", "content": "\n\n".join(part for part in parts if part)}
@@ -229,6 +230,10 @@ class PromptTemplates:
 
     def _fill(self, name: str, fields: Mapping[str, str], **own: str) -> str:
         return self._texts[name].substitute(fields, **own).strip()
+
+
+def _listings(code: str) -> dict[str, str]:
+    return {"code": numbered(code), "plain_code": numbered(code, numbers=False)}
 
 
 def _percent(share: float) -> str:
