@@ -15,6 +15,7 @@ import transformers
 from datasets import Dataset
 from datasets.utils import logging as datasets_logging
 from peft import LoraConfig, PeftModel
+from torch.nn.functional import cross_entropy
 from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
@@ -32,6 +33,8 @@ Examples: TypeAlias = dict[str, list[Example]]
 _COMPLETE = "complete"
 """Name of the file that says that a checkpoint was written to its end."""
 _WARM_UP = 0.05
+IGNORED = -100
+"""Label of a token that is no part of an answer; cross-entropy leaves it out by itself."""
 
 
 class Finetuner:
@@ -69,7 +72,7 @@ class Finetuner:
         if self.config.lora_rank is None:
             self._release()
         with _quiet():
-            trainer = self._trainer = SFTTrainer(
+            trainer = self._trainer = _AnswerTrainer(
                 model=self.model,
                 args=self._arguments(measure_first=bool(held_out) and start is None),
                 train_dataset=Dataset.from_list([example for examples in train.values() for example in examples]),
@@ -167,6 +170,29 @@ class Finetuner:
             report_to=[],
             disable_tqdm=True,
         )
+
+
+class _AnswerTrainer(SFTTrainer):
+    """Asks for logits where answers stand, and not for the hundreds of tokens of each prompt.
+
+    With a vocabulary of tens of thousands these would cost more than the layers of a small model.
+    """
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        labels = inputs["labels"]
+        first = int((labels != IGNORED).any(dim=0).nonzero()[0])  # padding is to the right
+        outputs = model(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs.get("attention_mask"),
+            use_cache=False,
+            logits_to_keep=labels.shape[1] - first + 1,  # each token is foretold by the one before it
+        )
+        targets = labels[:, first:].flatten()
+        total = cross_entropy(outputs.logits[:, :-1].flatten(0, 1).float(), targets, reduction="sum")
+        loss = total / ((targets != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)
+        return (loss, outputs) if return_outputs else loss
 
 
 class _Progress(TrainerCallback):
