@@ -202,8 +202,8 @@ class CorrectedReward:
         """
         if scale_rewards != self.scale_rewards:
             raise ConfigurationError(
-                f"the trainer has scale_rewards={scale_rewards!r}, and CorrectedReward was made for {self.scale_rewards!r}: "
-                "give both the same ('none' lets the rectified rewards through)"
+                f"the trainer has scale_rewards={scale_rewards!r}, and CorrectedReward was made for "
+                f"{self.scale_rewards!r}: give both the same ('none' lets the rectified rewards through)"
             )
         if self.num_generations not in (None, num_generations):
             raise ConfigurationError(

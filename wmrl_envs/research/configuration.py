@@ -56,8 +56,8 @@ def build_core(
         )
     if sandbox_kwargs and "isolation" in sandbox_kwargs:
         raise ConfigurationError(
-            f"sandbox_kwargs['isolation']={sandbox_kwargs['isolation']!r} is an argument of the environment; pass it as "
-            "isolation="
+            f"sandbox_kwargs['isolation']={sandbox_kwargs['isolation']!r} is an argument of the environment; pass it "
+            "as isolation="
         )
     grader = resolve_sandbox(sandbox, isolation=isolation, **(sandbox_kwargs or {}))
     try:
