@@ -35,9 +35,15 @@ def folder() -> Path:
 
 
 @pytest.fixture(scope="module")
-def url(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(folder, free_port(), tmp_path_factory.mktemp("server") / "log") as url:
-        yield url
+def running() -> Iterator[ExitStack]:
+    """Holds the server's process; closing it stops the server."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def url(running: ExitStack, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return running.enter_context(served(folder, free_port(), tmp_path_factory.mktemp("server") / "log"))
 
 
 @pytest.fixture(scope="module")
@@ -104,16 +110,17 @@ def test_a_wrong_model_is_told_the_right_ones(url: str) -> None:
     backend.close()
 
 
-def test_a_server_that_stops_and_starts_again_goes_on_answering(folder: Path, tmp_path: Path) -> None:
-    port = free_port()
-    with ExitStack() as stack:
-        with served(folder, port, tmp_path / "first"):
-            backend = resolve_backend(f"openai:http://127.0.0.1:{port}/v1#small", retries=12, backoff=1.0)
-            expected = backend.choose(conversations(2), CHOICES)
-        starting = threading.Thread(target=lambda: stack.enter_context(served(folder, port, tmp_path / "second")))
-        starting.start()
-        found = backend.choose(conversations(2), CHOICES)
-        starting.join()
-        backend.close()
+def test_a_server_that_stops_and_starts_again_goes_on_answering(
+    url: str, running: ExitStack, folder: Path, tmp_path: Path
+) -> None:
+    backend = resolve_backend(f"openai:{url}#small", retries=15, backoff=1.0)
+    expected = backend.choose(conversations(2), CHOICES)
+    running.close()
+    again = served(folder, int(url.split(":")[2].partition("/")[0]), tmp_path / "log")
+    starting = threading.Thread(target=running.enter_context, args=(again,))
+    starting.start()
+    found = backend.choose(conversations(2), CHOICES)
+    starting.join()
+    backend.close()
     for a, b in zip(expected, found, strict=True):
         assert a is not None and b is not None and np.abs(a - b).max() < 1e-4
