@@ -52,27 +52,49 @@ class Tree:
 
 
 def batches(
-    lengths: Sequence[int], *, prefix: int, rows: int, tokens: int, copies: int = 1, room: int = 0, even: bool = False
-) -> Iterator[list[int]]:
-    """Divide sequences into batches of similar length, longest first.
+    lengths: Sequence[int],
+    *,
+    prefix: int,
+    rows: int,
+    tokens: int,
+    cost: int,
+    copies: int = 1,
+    room: int = 0,
+    even: bool = False,
+) -> list[list[int]]:
+    """Divide sequences into batches of similar length, longest first, such that padding and passes cost the least.
 
     Args:
         lengths: Length of each sequence without the prefix.
         prefix: Length of the prefix that each row carries.
         rows: Most rows in a batch.
         tokens: Most tokens in a batch, padding and prefix included; a single sequence may be longer.
+        cost: What a pass costs beside its tokens, in tokens.
         copies: Rows that each sequence turns into.
         room: Tokens that each row will grow by.
         even: Only sequences of equal length run together, so that nothing is padded.
     """
     order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-    batch: list[int] = []
-    for i in order:
-        width = prefix + lengths[batch[0] if batch else i] + room
-        full = batch and (len(batch) + 1) * copies > max(min(rows, tokens // width), copies)
-        if full or (batch and even and lengths[i] != lengths[batch[0]]):
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
+    best: list[tuple[int, int]] = [(0, 0)]  # for the first n sequences: the cost, and where the last batch begins
+    for end in range(1, len(order) + 1):
+        found: tuple[int, int] | None = None
+        for first in range(end - 1, -1, -1):
+            width = lengths[order[first]]
+            most = max(min(rows, tokens // (prefix + width + room)) // copies, 1)
+            if end - first > most or (even and lengths[order[end - 1]] != width):
+                break
+            candidate = (best[first][0] + (end - first) * width + cost, first)
+            found = candidate if found is None or candidate[0] <= found[0] else found
+        assert found is not None
+        best.append(found)
+    return _unwind(order, [first for _, first in best])
+
+
+def _unwind(order: list[int], begins: list[int]) -> list[list[int]]:
+    """Return the batches of which ``begins[n]`` is the place where the last of the first n sequences' begins."""
+    found: list[list[int]] = []
+    end = len(order)
+    while end:
+        found.append(order[begins[end] : end])
+        end = begins[end]
+    return found[::-1]

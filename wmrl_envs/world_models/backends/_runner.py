@@ -100,6 +100,7 @@ class Runner:
                 prefix=read,
                 rows=self.batch_size,
                 tokens=self.max_batch_tokens,
+                cost=self._pass,
                 copies=copies,
                 room=room,
                 even=grow and not self._plain,
