@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from wmrl_envs.errors import ConfigurationError, WMRLError, WorldModelError, did_you_mean
+from wmrl_envs.redaction import without_keys
 from wmrl_envs.world_models.backends.registry import BACKENDS
 from wmrl_envs.world_models.protocol import WorldModel
 
@@ -76,7 +77,9 @@ def _called(factory: object, path: str, kwargs: dict[str, Any]) -> object:
     except WMRLError:
         raise
     except TypeError as error:
-        raise ConfigurationError(f"cannot build the world model {path!r} with {kwargs}: {error}") from error
+        raise ConfigurationError(
+            f"cannot build the world model {path!r} with {without_keys(kwargs)}: {error}"
+        ) from error
 
 
 def _checked(found: object, name: str) -> WorldModel:

@@ -330,3 +330,31 @@ def test_choices_are_different_texts(choices: list[str]) -> None:
 def test_an_unknown_argument_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="tries"):
         resolve_backend("openai:http://host/v1#small", tries=3)
+
+
+@pytest.mark.parametrize("place", ["http://u:hush@host/v1#m", "u:hush@host", "http://host/v1?key=hush#m"])
+def test_an_address_with_a_secret_is_refused_without_showing_it(place: str) -> None:
+    with pytest.raises(ConfigurationError, match="pass a key by api_key=") as caught:
+        OpenAIBackend(place)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "place", ["http://host:port/v1#m", "http://host:99999/v1#m", "http://:80/v1#m", "http://[::1/v1#m"]
+)
+def test_an_address_that_is_none_is_refused(place: str) -> None:
+    with pytest.raises(ConfigurationError, match="names no model on a server"):
+        OpenAIBackend(place)
+
+
+@pytest.mark.parametrize("key", ["hu\nsh", "hush\u2026"])
+def test_a_key_is_never_shown(key: str) -> None:
+    place = "http://127.0.0.1:9/v1#m"
+    with pytest.raises(ConfigurationError, match="holds characters that no key has") as wrong:
+        OpenAIBackend(place, api_key=key)
+    with pytest.raises(ConfigurationError, match="unexpected keyword argument 'retrie'") as unknown:
+        resolve_backend(f"openai:{place}", retrie=1, api_key="hush")
+    backend = OpenAIBackend(place, api_key="hush ")
+    for text in (str(wrong.value), str(unknown.value), repr(vars(backend)), backend.identity):
+        assert "hush" not in text
+    assert backend._settings.api_key == "hush"

@@ -345,3 +345,12 @@ def test_no_more_requests_than_allowed_are_on_their_way() -> None:
     texts, server = ask(script, 24, concurrency=4)
     assert texts == [[f"chat {i}"] for i in range(24)]
     assert 2 <= server.most_together <= 4
+
+
+def test_a_key_that_a_server_repeats_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="wmrl_envs"):
+        for status in (400, 401, 500):
+            with pytest.raises(WorldModelError) as caught:
+                ask(failing_first(99, refusal(status, "wrong key sk-secret")), retries=0, api_key="sk-secret\n")
+            assert "wrong key ***" in str(caught.value)
+    assert "sk-secret" not in caplog.text

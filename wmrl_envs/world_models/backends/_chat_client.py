@@ -7,7 +7,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -49,7 +49,7 @@ class Settings:
 
     url: str
     model: str
-    api_key: str
+    api_key: str = field(repr=False)
     concurrency: int
     timeout: float
     retries: int
@@ -185,6 +185,8 @@ class ChatClient:
         self, error: openai.APIStatusError, request: _Request, body: Mapping[str, Any]
     ) -> dict[str, Any] | Failure:
         status, message = error.status_code, _words(error)
+        if self._settings.api_key != "EMPTY":  # some servers repeat the key that they refuse
+            message = message.replace(self._settings.api_key, "***")
         if request.optional and status not in _PASSING:
             return NO_SUCH_PAGE
         if _out_of_quota(error):

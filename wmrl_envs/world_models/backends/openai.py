@@ -81,13 +81,7 @@ class OpenAIBackend:
         Raises:
             ConfigurationError: If an argument cannot work.
         """
-        url, separator, model = place.partition("#")
-        url = url.rstrip("/")
-        if not separator or not model or urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
-            raise ConfigurationError(
-                f"{place!r} names no model on a server; it is 'URL#MODEL', such as "
-                "'http://localhost:8000/v1#Qwen/Qwen3-4B'"
-            )
+        url, model = _address(place)
         _check("concurrency", concurrency, concurrency >= 1, "1 or more requests")
         _check("timeout", timeout, 0 < timeout < math.inf, "a number of seconds above 0")
         _check("retries", retries, retries >= 0, "0 or more attempts after the first")
@@ -97,7 +91,7 @@ class OpenAIBackend:
         self._settings = Settings(
             url=url,
             model=model,
-            api_key=api_key or os.environ.get("OPENAI_API_KEY") or "EMPTY",
+            api_key=_key(api_key or os.environ.get("OPENAI_API_KEY") or ""),
             concurrency=concurrency,
             timeout=timeout,
             retries=retries,
@@ -226,6 +220,46 @@ class _Session:
             members.append(self.replies.sample(chat, samples, own))
             before[name] += 1
         return await gather(members, self.server)
+
+
+def _address(place: str) -> tuple[str, str]:
+    """Return where the API begins and the model's name.
+
+    Raises:
+        ConfigurationError: If there is none of them, or the address holds a secret, which is then not shown.
+    """
+    url, _, model = place.partition("#")
+    url = url.rstrip("/")
+    if "@" in url or "?" in url:
+        raise ConfigurationError(
+            "the address of a server is written to logs and files, so that it may hold no user, password or query: "
+            "leave out what stands before @ and after ?, and pass a key by api_key= or OPENAI_API_KEY"
+        )
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        known = False
+    if not known or not model:
+        raise ConfigurationError(
+            f"{place!r} names no model on a server; it is 'URL#MODEL', such as 'http://localhost:8000/v1#Qwen/Qwen3-4B'"
+        )
+    return url, model
+
+
+def _key(key: str) -> str:
+    """Return a key as a header can carry it.
+
+    Raises:
+        ConfigurationError: If it cannot be one; it is not shown.
+    """
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise ConfigurationError(
+            "the key to the server (api_key= or OPENAI_API_KEY) holds characters that no key has, such as a line end "
+            "in its middle: set it anew"
+        )
+    return key or "EMPTY"
 
 
 def _check(name: str, value: object, fits: bool, valid: str) -> None:

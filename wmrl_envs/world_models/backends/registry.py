@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from wmrl_envs.errors import ConfigurationError, MissingExtraError, WMRLError, did_you_mean
+from wmrl_envs.redaction import without_keys
 from wmrl_envs.world_models.backends.protocol import Backend
 
 __all__ = ["BACKENDS", "resolve_backend"]
@@ -57,4 +58,6 @@ def resolve_backend(model: str | Backend, **kwargs: Any) -> Backend:
             f"{prefix}: needs {error.name or error}, which is not installed: pip install 'wmrl-envs[{extra}]'"
         ) from error
     except TypeError as error:
-        raise ConfigurationError(f"cannot make the language model {model!r} with {kwargs}: {error}") from error
+        raise ConfigurationError(
+            f"cannot make the language model {model!r} with {without_keys(kwargs)}: {error}"
+        ) from error
