@@ -153,3 +153,39 @@ def test_errors_of_fit(args: list[str], words: str, tmp_path: Path, monkeypatch:
     assert result.exit_code == 1, result.output
     assert words in result.output and "Traceback" not in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_to_a_server_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "keyed_models.py").write_text(
+        "from wmrl_envs.world_models.base_rate import BaseRateWorldModel\n"
+        "class Keyed(BaseRateWorldModel):\n"
+        "    def __init__(self, model_kwargs, api_key):\n"
+        "        super().__init__()\n"
+        "        assert (model_kwargs, api_key) == ({'api_key': 'hush', 'retries': 2}, 'hush')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    keys = ("--kwargs", 'model_kwargs={"api_key": "hush", "retries": 2}', "--kwargs", "api_key=hush")
+    result = run("keyed_models:Keyed", "--solutions", "4", "--executions", "4", *keys, "--out", "out")
+    assert result.exit_code == 0, result.output
+    written = "".join(path.read_text() for path in (tmp_path / "out").iterdir() if path.suffix != ".png")
+    assert "hush" not in written + result.output and "retries" in written
+    result = run("keyed_models:Keyed", *keys, "--kwargs", "other=1")
+    assert result.exit_code == 1 and "unexpected" in result.output and "hush" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--seed", "-1"), "seed must be a whole number of at least 0"),
+        (("--out", "file"), "is a file, not a folder; name another one"),
+        (("--out", "file/out"), "is a file, not a folder; name another one"),
+    ],
+)
+def test_what_would_fail_at_the_end_is_refused_at_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    result = run("base-rate", *options)
+    assert result.exit_code == 1 and isinstance(result.exception, SystemExit)
+    assert words in " ".join(result.output.split())

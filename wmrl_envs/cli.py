@@ -284,7 +284,7 @@ def evaluate(
 
         evaluate_language_model(
             agent,
-            tasks=task.split(","),
+            tasks=[name.strip() for name in task.split(",")],
             episodes=8 if episodes is None else episodes,
             turns=turns,
             seed=seed,

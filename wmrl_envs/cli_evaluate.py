@@ -13,7 +13,8 @@ from rich.table import Table
 from wmrl_envs.cli_console import console
 from wmrl_envs.evaluate_predictions import PredictedBeside, predict_beside
 from wmrl_envs.evaluate_text import TextEvaluation, evaluate_text
-from wmrl_envs.files import write_json
+from wmrl_envs.files import check_file, check_folder, write_json
+from wmrl_envs.redaction import without_keys
 from wmrl_envs.research.configuration import resolve_tasks
 from wmrl_envs.research.outcome import STATUSES
 from wmrl_envs.research.sandbox import resolve_sandbox
@@ -54,6 +55,10 @@ def evaluate_language_model(
     from wmrl_envs.agents.language_model import LanguageModelAgent
     from wmrl_envs.progress import counting
 
+    if out is not None:
+        check_file(out)
+    if transcripts is not None:
+        check_folder(transcripts)
     loaded = resolve_tasks(tasks)
     # Tasks, world model and sandbox are known to work before a language model is loaded.
     with ExitStack() as stack:
@@ -132,10 +137,9 @@ def _turns_table(result: TextEvaluation) -> Table:
 
 
 def _writable(agent_settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an agent's settings as JSON-able data, without its key to a server."""
+    """Return an agent's settings as JSON-able data, without keys to a server."""
     settings = {name: str(value) if isinstance(value, Path) else value for name, value in agent_settings.items()}
-    backend = {name: value for name, value in agent_settings["model_kwargs"].items() if name != "api_key"}
-    return settings | {"model_kwargs": backend}
+    return dict(without_keys(settings))
 
 
 def _headings(turns: int) -> list[str]:

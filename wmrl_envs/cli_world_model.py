@@ -15,6 +15,8 @@ import typer
 from wmrl_envs.cli_console import console
 from wmrl_envs.cli_world_model_fit import fit
 from wmrl_envs.errors import ConfigurationError
+from wmrl_envs.files import check_folder
+from wmrl_envs.redaction import without_keys
 
 __all__ = ["world_model_app"]
 
@@ -64,10 +66,11 @@ def evaluate(
     names = _names(models, arguments)
     tasks, others, counts = _parts(",".join(task)), _parts(train_tasks), _numbers(executions)
     folder = out or Path("runs") / f"world-model-{time.strftime('%Y%m%d-%H%M%S')}"
+    check_folder(folder)
     options = {"--task": ",".join(tasks), "--solutions": solutions, "--executions": executions, "--draw": draw}
     options |= {"--seed": seed} | ({"--train-tasks": train_tasks} if train_tasks else {})
     given = [part for name, value in options.items() for part in (name, str(value))]
-    given += [part for text in kwargs for part in ("--kwargs", text)]
+    given += [part for text in kwargs for part in ("--kwargs", _shown(text))]
     command = shlex.join(["wmrl", "world-model", "evaluate", *models, *given])
 
     from wmrl_envs.progress import counting
@@ -138,13 +141,23 @@ def _value(text: str) -> Any:
         return text
 
 
+def _shown(text: str) -> str:
+    """Return an argument as it may stand in a file: without keys to a server."""
+    key, separator, value = text.partition("=")
+    given = {key.rpartition(":")[2]: _value(value)}
+    shown = next(iter(without_keys(given).values()))
+    return (
+        text if shown in given.values() else key + separator + (shown if isinstance(shown, str) else json.dumps(shown))
+    )
+
+
 def _names(models: Sequence[str], arguments: Sequence[dict[str, Any]]) -> list[str]:
     """Return what models are called in tables: kind and end of the path where that tells them apart, and what was set.
 
     Raises:
         ConfigurationError: If two are the same.
     """
-    own = [", ".join(f"{name}={value}" for name, value in given.items()) for given in arguments]
+    own = [", ".join(f"{name}={value}" for name, value in without_keys(given).items()) for given in arguments]
     full = [f"{model} ({given})" if given else model for model, given in zip(models, own, strict=True)]
     short = [name.replace(model, _short(model), 1) for model, name in zip(models, full, strict=True)]
     twice = sorted({name for name in full if full.count(name) > 1})

@@ -13,7 +13,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["replacing", "write_json", "write_text"]
+from wmrl_envs.errors import ConfigurationError
+
+__all__ = ["check_file", "check_folder", "replacing", "write_json", "write_text"]
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder in which nothing can be written, before hours of work are to be written there.
+
+    Raises:
+        ConfigurationError: If something else lies there or on the way, or it may not be written to.
+    """
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.exists(path))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        problem = "may not be written to" if there.is_dir() else "is a file, not a folder"
+        raise ConfigurationError(f"nothing can be written to the folder {folder}: {there} {problem}; name another one")
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that cannot be written; otherwise as `check_folder`.
+
+    Raises:
+        ConfigurationError: If a folder lies there, or its own cannot be written to.
+    """
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder; name a file in it, such as {path / 'numbers.json'}")
+    check_folder(path.parent)
 
 
 @contextmanager

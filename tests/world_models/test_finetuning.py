@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,29 @@ def test_only_the_last_layers_are_trained(base: Path, tmp_path: Path, rank: int 
     before, after = load_file(base / "model.safetensors"), weights(tmp_path / "run")
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     assert changed and all(name.startswith("model.layers.1.") for name in changed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"base": "/nowhere/at/all"}, "no language model"),
+        ({"max_length": 5}, "fits into"),
+        ({"last_layers": 9}, "most 2"),
+    ],
+)
+def test_a_run_that_cannot_begin_gives_its_folder_back(
+    base: Path, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        finetune(replace(settings(base), **changes), tmp_path / "run")
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_is_refused(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(ConfigurationError, match="is a file, not a folder; name another"):
+            finetune(settings(base), folder)
 
 
 def test_a_folder_holds_one_run(base: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from wmrl_envs.errors import ConfigurationError, WorldModelError
+from wmrl_envs.redaction import without_keys
 from wmrl_envs.research.grading import Submission
 from wmrl_envs.research.outcome import Outcome
 from wmrl_envs.research.sandbox.replay import ReplaySandbox
@@ -71,7 +72,7 @@ def evaluate_world_model(
         WorldModelError: If the world model fails, or returns something that is no prediction. One that cannot predict
             from few executions yet says so in that row, as long as it can with the most.
     """
-    counts = _counts(solutions, executions)
+    counts = _counts(solutions, executions, seed)
     loaded, trained = _tasks(tasks), _tasks(train_tasks)
     both = {task.id for task in loaded} & {task.id for task in trained}
     if both or not loaded:
@@ -98,7 +99,7 @@ def evaluate_world_model(
     name = world_model if isinstance(world_model, str) else type(world_model).__name__
     settings = {
         "world_model": name,
-        "model_kwargs": dict(model_kwargs or {}),
+        "model_kwargs": without_keys(model_kwargs or {}),
         "tasks": [task.id for task in loaded],
         "train_tasks": [task.id for task in trained],
         "executions": counts,
@@ -194,7 +195,9 @@ def _executed(splits: Sequence[RecordedSplit], replay: ReplaySandbox) -> list[_E
     return [(s, o) for s, o in zip(submissions, replay.grade(submissions), strict=True) if o is not None]
 
 
-def _counts(solutions: int, executions: Sequence[int]) -> list[int]:
+def _counts(solutions: int, executions: Sequence[int], seed: int) -> list[int]:
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigurationError(f"seed must be a whole number of at least 0, got {seed!r}")
     if isinstance(solutions, bool) or not isinstance(solutions, int) or solutions < 1:
         raise ConfigurationError(f"solutions must be a whole number of at least 1, got {solutions!r}")
     counts = list(executions)

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wmrl_envs.errors import CheckpointError, ConfigurationError, MissingExtraError
-from wmrl_envs.files import write_json
+from wmrl_envs.errors import CheckpointError, ConfigurationError, MissingExtraError, WMRLError
+from wmrl_envs.files import check_folder, write_json
 from wmrl_envs.research.sandbox.replay import ReplaySandbox
 from wmrl_envs.research.task import ResearchTask, load_task
 from wmrl_envs.world_models.finetuning_config import FinetuneConfig
@@ -72,11 +72,30 @@ def finetune(
         CheckpointError: If the folder holds a run and ``resume`` is not set, or a run of other settings.
         MissingExtraError: If what training needs is not installed.
     """
+    check_folder(out)
     tasks, held_out = _tasks(config)
     templates = PromptTemplates.load(config.templates)
-    _claim(out, {"format": _FORMAT, **config.to_dict(), "templates_identity": templates.identity}, resume)
+    fresh = _claim(out, {"format": _FORMAT, **config.to_dict(), "templates_identity": templates.identity}, resume)
     if (out / "summary.json").exists():
         return dict(json.loads((out / "summary.json").read_text(encoding="utf-8")))
+    try:
+        return _run(config, out, tasks, held_out, templates, recordings, progress)
+    except WMRLError:
+        if fresh:
+            _release(out)
+        raise
+
+
+def _run(
+    config: FinetuneConfig,
+    out: Path,
+    tasks: list[ResearchTask],
+    held_out: list[ResearchTask],
+    templates: PromptTemplates,
+    recordings: ReplaySandbox | None,
+    progress: Callable[[int, int], None] | None,
+) -> dict[str, Any]:
+    """Train, and write the model and the summary."""
     try:
         from wmrl_envs.world_models.backends._chat import ChatTokenizer
         from wmrl_envs.world_models.finetuning_trainer import Finetuner
@@ -117,14 +136,26 @@ def _tasks(config: FinetuneConfig) -> tuple[list[ResearchTask], list[ResearchTas
     return tasks, held_out
 
 
-def _claim(out: Path, settings: dict[str, Any], resume: bool) -> None:
-    """Write the settings into the run's folder, or check that they are those of the run in it."""
+def _release(out: Path) -> None:
+    """Give back the folder of a run that could not begin, such as with a base that is not there."""
+    checkpoints = out / "checkpoints"
+    if not any(checkpoints.glob("checkpoint-*")) and not (out / "model").exists():
+        shutil.rmtree(checkpoints, ignore_errors=True)
+        (out / "config.json").unlink(missing_ok=True)
+
+
+def _claim(out: Path, settings: dict[str, Any], resume: bool) -> bool:
+    """Write the settings into the run's folder, or check that they are those of the run in it.
+
+    Returns:
+        Whether the run is a new one.
+    """
     path = out / "config.json"
     if not path.exists():
         if (out / "checkpoints").exists() or (out / "model").exists():
             raise CheckpointError(f"{out} holds checkpoints or a model, but no config.json; name another folder")
         write_json(path, settings)
-        return
+        return True
     if not resume:
         raise CheckpointError(f"{out} already holds a run; go on with it by resume, or name another folder")
     try:
@@ -135,6 +166,7 @@ def _claim(out: Path, settings: dict[str, Any], resume: bool) -> None:
     if different:
         changes = ", ".join(f"{name} was {saved.get(name)!r}, now {settings.get(name)!r}" for name in different)
         raise CheckpointError(f"{out} was made with other settings: {changes}; start a run of its own for these")
+    return False
 
 
 def _examples(
