@@ -172,3 +172,16 @@ def test_a_folder_that_cannot_be_made_is_done_without(tmp_path, caplog):
 def test_the_key_is_the_content():
     assert content_key({"a": 1, "b": 2}) == content_key({"b": 2, "a": 1}) != content_key({"a": 1, "b": 3})
     assert len(content_key("\ud800")) == 64
+
+
+def test_what_is_no_answer_is_not_kept(tmp_path):
+    backend = Counting()
+    asker = CachedBackend(backend, PredictionCache(tmp_path))
+    whole = backend.choose, backend.generate
+    backend.choose = lambda conversations, choices: [[np.nan, 0.5]]
+    backend.generate = lambda conversations, **settings: [[Generation("one", 3, 2)]]
+    assert asker.choose([chat("a")], ["x", "y"])[0].answer is None
+    assert [reply and reply.text for reply in asker.generate([chat("a")], **SETTINGS)[0].answer] == ["one", None]
+    backend.choose, backend.generate = whole
+    assert asker.choose([chat("a")], ["x", "y"])[0].answer.tolist() == [0.5, 0.5]
+    assert [reply.text for reply in asker.generate([chat("a")], **SETTINGS)[0].answer] == ["0 1", "1 1"]

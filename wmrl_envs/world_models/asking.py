@@ -53,7 +53,8 @@ class CachedBackend:
 
         def ask(wanted: list[Conversation]) -> list[Any]:
             answers = self.backend.choose(wanted, choices)
-            return [None if answer is None else np.asarray(answer, np.float64).tolist() for answer in answers]
+            read = [_distribution(answer, len(choices)) for answer in answers]
+            return [None if answer is None else answer.tolist() for answer in read]
 
         found = self._ask("choose", conversations, [list(choices)], ask)
         return [Asked(_distribution(answer, len(choices)), new) for answer, new in found]
@@ -74,13 +75,14 @@ class CachedBackend:
             replies = self.backend.generate(
                 wanted, samples=samples, max_tokens=max_tokens, temperature=temperature, seed=seed, schema=schema
             )
-            return [[None if reply is None else dataclasses.astuple(reply) for reply in member] for member in replies]
+            listed = [[None if reply is None else dataclasses.astuple(reply) for reply in member] for member in replies]
+            # One that gave fewer failed to give the rest.
+            return [[*member[:samples], *[None] * (samples - len(member))] for member in listed]
 
         settings = [samples, max_tokens, temperature, seed, schema]
         found = self._ask("generate", conversations, settings, ask)
         return [
-            Asked([None if reply is None else Generation(*reply) for reply in answer or [None] * samples], new)
-            for answer, new in found
+            Asked([None if reply is None else Generation(*reply) for reply in answer], new) for answer, new in found
         ]
 
     def close(self) -> None:

@@ -30,8 +30,9 @@ def content_key(*parts: Any) -> str:
 class PredictionCache:
     """JSON-able answers by content hash, in one folder for all processes of a user.
 
-    Nothing in it is ever out of date, since the key holds everything that an answer depends on. A folder that cannot be
-    used costs one warning, and the time of asking again.
+    The key holds everything that an answer depends on, so that nothing in it is out of date; of a model behind a server
+    no more is known than its address and name: who serves other weights under the same name goes on with
+    ``cache=False`` or another folder. A folder that cannot be used costs one warning, and the time of asking again.
 
     Args:
         folder: Folder for it; None is ``$XDG_CACHE_HOME/wmrl-envs`` (by default ``~/.cache/wmrl-envs``).
