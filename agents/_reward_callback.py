@@ -23,8 +23,7 @@ class CorrectedRewardCallback(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Check the trainer's settings; where it resumes, load the state that was saved with its checkpoint."""
         self._reward.expect(args.num_generations, args.scale_rewards)
-        if state.global_step and not self._reward.restored:
-            self._reward.load(_checkpoint(args, state))
+        self._reward.resume(_checkpoint(args, state) if state.global_step else None)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Save the state beside the trainer's."""

@@ -234,7 +234,10 @@ class CorrectedReward:
         try:
             state = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"the state of the reward function cannot be read from {path}: {error}") from error
+            raise CheckpointError(
+                f"the state of the reward function cannot be read from {path}: {error}. Resume with the run's own "
+                "output_dir, or load(FOLDER) the checkpoint's state before training"
+            ) from error
         self.load_state_dict(state)
 
     def state_dict(self) -> dict[str, Any]:
@@ -255,10 +258,18 @@ class CorrectedReward:
             raise CheckpointError(f"this is no state of a CorrectedReward: {error!r}") from error
         self._restored = True
 
-    @property
-    def restored(self) -> bool:
-        """Whether a state was loaded."""
-        return self._restored
+    def resume(self, checkpoint: Path | None) -> None:
+        """Go on from a checkpoint as the trainer does, unless a state was loaded by hand since training last began.
+
+        Args:
+            checkpoint: Its folder; ``None`` where training begins anew.
+
+        Raises:
+            CheckpointError: As ``load``.
+        """
+        if checkpoint is not None and not self._restored:
+            self.load(checkpoint)
+        self._restored = False
 
     def close(self) -> None:
         """Close the sandbox, if it was given by name."""

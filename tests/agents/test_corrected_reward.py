@@ -258,3 +258,22 @@ def test_trls_own_trainer_trains_on_it_and_resumes(tmp_path):
         other.train(resume_from_checkpoint=True)
     with pytest.raises(ConfigurationError, match="give both the same"):
         trainer(model, tmp_path / "run", function(**settings), scale_rewards="group").train()
+
+
+def test_every_resumed_training_goes_on_from_its_own_checkpoint(tmp_path):
+    reward = function(scheme="real")
+    callback, args = (
+        reward.callback(),
+        SimpleNamespace(num_generations=SIZE, scale_rewards="group", output_dir=tmp_path),
+    )
+    for step in (1, 2, 3):
+        reward(*batch(1))
+        callback.on_save(args, SimpleNamespace(global_step=step), None)
+    for step in (1, 2):
+        callback.on_train_begin(args, SimpleNamespace(global_step=step), None)
+        assert reward.ledger.executions == step * SIZE
+    reward.load(tmp_path / "checkpoint-3")  # by hand, for a trainer that resumes from elsewhere
+    callback.on_train_begin(args, SimpleNamespace(global_step=9), None)
+    assert reward.ledger.executions == 3 * SIZE
+    with pytest.raises(CheckpointError, match="load\\(FOLDER\\) the checkpoint's state before training"):
+        callback.on_train_begin(args, SimpleNamespace(global_step=9), None)
