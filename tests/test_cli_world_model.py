@@ -159,12 +159,13 @@ def test_a_key_to_a_server_is_not_written(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "keyed_models.py").write_text(
         "from wmrl_envs.world_models.base_rate import BaseRateWorldModel\n"
         "class Keyed(BaseRateWorldModel):\n"
-        "    def __init__(self, model_kwargs, api_key):\n"
+        "    def __init__(self, model_kwargs, api_key, note):\n"
         "        super().__init__()\n"
         "        assert (model_kwargs, api_key) == ({'api_key': 'hush', 'retries': 2}, 'hush')\n"
     )
     monkeypatch.chdir(tmp_path)
     keys = ("--kwargs", 'model_kwargs={"api_key": "hush", "retries": 2}', "--kwargs", "api_key=hush")
+    keys += ("--kwargs", "note=[/b]")  # no markup of the console's
     result = run("keyed_models:Keyed", "--solutions", "4", "--executions", "4", *keys, "--out", "out")
     assert result.exit_code == 0, result.output
     written = "".join(path.read_text() for path in (tmp_path / "out").iterdir() if path.suffix != ".png")

@@ -95,7 +95,7 @@ def evaluate(
         # After each one: what took hours is not lost with the next.
         files = write_evaluation(evaluations, folder, command, figure=len(evaluations) == len(models))
     console.print(console_table(evaluations))
-    console.print(f"written: {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
+    console.print(f"written: {', '.join(map(str, files))}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _parts(text: str) -> list[str]:

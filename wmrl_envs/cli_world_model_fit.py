@@ -77,7 +77,7 @@ def fit(
             summary = finetune(config, folder, resume=resume is not None, progress=done)
     except KeyboardInterrupt as interrupt:
         hint = f"; go on with: wmrl world-model fit --resume {shlex.quote(str(folder))}"
-        errors.print(f"stopped{hint}", highlight=False, soft_wrap=True)
+        errors.print(f"stopped{hint}", markup=False, highlight=False, soft_wrap=True)
         number = interrupt.args[0] if interrupt.args else signal.SIGINT
         raise typer.Exit(128 + number) from None
     finally:
@@ -129,9 +129,9 @@ def _print_summary(summary: dict[str, Any], config: FinetuneConfig) -> None:
         console.print(table)
     examples = sum(summary["examples"].values())
     console.print(f"{examples} examples, {summary['steps']} steps, {summary['seconds']:.0f} s", highlight=False)
-    console.print(f"model: {summary['model']}", highlight=False, soft_wrap=True)
+    console.print(f"model: {summary['model']}", markup=False, highlight=False, soft_wrap=True)
     if config.held_out:  # on the tasks that it was trained on, a measurement would tell what it remembers
         measure = ["wmrl", "world-model", "evaluate", "base-rate", f"transformers:{summary['model']}"]
         measure += ["--task", ",".join(config.held_out), "--train-tasks", ",".join(config.tasks), "--executions", "0"]
         measure += ["--kwargs", f"transformers:templates={config.templates}"]
-        console.print(f"measure it: {shlex.join(measure)}", highlight=False, soft_wrap=True)
+        console.print(f"measure it: {shlex.join(measure)}", markup=False, highlight=False, soft_wrap=True)

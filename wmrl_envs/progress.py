@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from wmrl_envs.config import TrainConfig
@@ -81,11 +82,11 @@ def counting(console: Console, title: str, total: int) -> Iterator[Callable[[int
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=total)
+        task = bar.add_task(escape(title), total=total)
 
         def done(finished: int, total: int) -> None:
             bar.update(task, completed=finished, total=total)
             if not console.is_terminal and (finished % 50 == 0 or finished == total):
-                console.print(f"{title}: {finished}/{total}", highlight=False)
+                console.print(f"{title}: {finished}/{total}", markup=False, highlight=False)
 
         yield done

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from wmrl_envs.files import replacing, write_json, write_text
@@ -135,7 +136,7 @@ def console_table(evaluations: Sequence[WorldModelEvaluation]) -> Table:
     for name, learns, row in _named_rows(evaluations):
         cells = [_estimate(row.means[metric], "\n±") if row.means else "-" for metric in _SHORT]
         last = [_seconds(row), *([_unread(row)] if unread else [])]
-        table.add_row(name, _executions(learns, row), *cells, *last)
+        table.add_row(escape(name), _executions(learns, row), *cells, *last)
     return table
 
 

@@ -62,3 +62,7 @@ def test_failures_are_told_plainly():
     assert plain_feedback(task, Status.RUNTIME_ERROR, None, "KeyError", 3).endswith("line 3, in <module>\nKeyError")
     assert plain_feedback(task, Status.RUNTIME_ERROR, None).startswith("Traceback")
     assert plain_feedback(task, Status.INVALID_SUBMISSION, None) == "submission.csv is invalid"
+
+
+def test_no_control_character_of_a_terminal_is_left():
+    assert read_terminal("a\x1b[31mb\x9b2Jc\x85d\te", "x").text == "a\ufffd[31mb\ufffd2Jc\ufffdd\te"

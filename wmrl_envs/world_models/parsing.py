@@ -92,7 +92,7 @@ _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w{0,80}\.){0,8}([A-Za-z_]\w{0,80})\Z")
 _RAISED = re.compile(r"\w{0,80}(?:Error|Exception|Interrupt|Warning)\Z")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,12}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?\Z")
 _LINE = re.compile(r"\d{1,7}")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NOTHING = frozenset({"", "none", "null", "nil", "n/a", "na", "nan", "-", "unknown"})
 
 

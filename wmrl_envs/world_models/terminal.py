@@ -18,7 +18,7 @@ _LIMITS = {Status.TIMEOUT: "cpu", Status.MEMORY: "memory", Status.DISK: "disk"}
 _MAX_SHOWN = 2_000
 _THOUGHT = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _FENCE = re.compile(r"`{3,}\w{0,20}")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _RAISED = re.compile(
     r"^(?:\w{1,80}\.){0,8}(?P<name>[A-Za-z_]\w{0,80}(?:Error|Exception|Interrupt|Exit|Warning|Iteration))(?=:|\s*$)",
     re.MULTILINE,
