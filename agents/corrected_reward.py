@@ -113,8 +113,9 @@ class CorrectedReward:
         """
         self.__name__ = "corrected_reward"
         self.scale_rewards, self.scheme = scale_rewards, choose_scheme(scheme, scale_rewards)
-        if num_generations is not None and num_generations < 2:
-            raise ConfigurationError(f"num_generations must be at least 2, got {num_generations}")
+        for name, value, least in (("num_generations", num_generations, 2), ("seed", seed, 0)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise ConfigurationError(f"{name} must be a whole number of at least {least}, got {value!r}")
         self.num_generations = num_generations
         self._rank, self._seed, self._calls = int(os.environ.get("RANK", "0")), seed, 0
         state = CorrectionState(

@@ -63,6 +63,10 @@ class ResearchGRPOTrainer(GRPOTrainer):
     between two generations. Rollouts of which a part was still to be trained on (``num_iterations`` or
     ``steps_per_generation`` above the accumulation steps) are not saved: new ones are played in their place.
 
+    An anchor group's rectified advantages are up to ``1 / anchor_fraction`` times as large as others. A gradient that
+    ``max_grad_norm`` cuts is cut most where they are, which brings back some of the world model's bias: where the log
+    shows ``grad_norm`` above it, raise it, or let each optimiser step take a whole generation batch.
+
     With several processes (``accelerate launch``) the environment, the world model and the correction live in the
     first.
 
