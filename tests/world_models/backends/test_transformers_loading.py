@@ -36,6 +36,14 @@ def test_the_identity_is_that_of_the_content(folder, tmp_path):
     assert identity(copy, share_prefix=False, batch_size=1) == first
 
 
+def test_the_identity_changes_with_what_ends_a_reply(folder, tmp_path):
+    first = identity(folder)
+    copy = shutil.copytree(folder, tmp_path / folder.name)
+    path = copy / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"eos_token_id": [2, 5, 6]}))
+    assert identity(copy) != first
+
+
 def test_the_identity_changes_with_a_single_weight_and_with_the_template(folder, tmp_path):
     first = identity(folder)
     copy = tmp_path / "tiny"

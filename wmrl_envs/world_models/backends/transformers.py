@@ -95,14 +95,17 @@ class TransformersBackend:
             max_batch_tokens=max_batch_tokens,
             prefix_tokens=prefix_cache_tokens,
         )
-        digest = fingerprint(self.model, self.tokenizer, self._chat.options)
+        options = dict(self._chat.options)
+        if self._ends != [self.tokenizer.eos_token_id]:
+            options["reply ends on"] = self._ends
+        digest = fingerprint(self.model, self.tokenizer, options)
         self._identity = f"transformers:{self.name}:{digest}:{str(kind).removeprefix('torch.')}"
         self._closed = False
         self._warned: set[str] = set()
 
     @property
     def identity(self) -> str:
-        """Name, digest of weights, configuration, tokenizer and template, and type of the numbers."""
+        """Name, digest of weights, configuration, tokenizer, template and ends, and type of the numbers."""
         return self._identity
 
     @property
