@@ -88,7 +88,8 @@ def test_evaluate_language_model(tmp_path: Path) -> None:
     written = json.loads(numbers.read_text())
     assert "secret" not in numbers.read_text()
     assert written["result"]["score"] == pytest.approx(0.597, abs=1e-3)
-    assert written["settings"]["agent"] == server.model and written["settings"]["model_kwargs"] == {"concurrency": 1}
+    assert written["settings"]["agent"] == server.model
+    assert written["settings"]["model_kwargs"] == {"concurrency": 1, "api_key": "***"}
     assert written["predicted"]["status_accuracy"] == 1
     assert len(list(transcripts.iterdir())) == 3
 
