@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -187,7 +188,8 @@ def test_a_gigabyte_of_output_fills_nothing(strict: ProcessSandbox, public: Path
     ],
 )
 def test_disk_floods_stop_at_the_cap(strict: ProcessSandbox, public: Path, write: str) -> None:
-    result = strict.run(write, public, QUICK)
+    # Making files may cost more CPU than it writes, on a slow disk: the limit of seconds must not come first.
+    result = strict.run(write, public, dataclasses.replace(QUICK, seconds=20.0, wall_seconds=60.0))
     assert result.cause == "disk", result
     assert strict._folder is not None and not list(strict._folder.glob("run-*"))
 
