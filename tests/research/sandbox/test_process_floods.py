@@ -104,7 +104,7 @@ def test_pools_of_processes_work_within_the_allowance(strict: ProcessSandbox, pu
         import multiprocessing
         with multiprocessing.get_context("fork").Pool(2) as pool: print(pool.map(abs, [-1, 2]))
         from joblib import Parallel, delayed
-        print(Parallel(n_jobs=2)(delayed(abs)(i) for i in (-3, 4)))
+        print(Parallel(n_jobs=2, backend="multiprocessing")(delayed(abs)(i) for i in (-3, 4)))
         print(os.listdir("/dev/shm"))
         attempt("fill", lambda: open("/dev/shm/x", "wb").write(bytes(100 * 2**20)))
     """
