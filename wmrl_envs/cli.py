@@ -85,7 +85,7 @@ def train(
     turns: int = _option("turns", "Attempts per episode; the correction is exact with one."),
     anchor_fraction: float = _option("anchor_fraction", "Share of groups that is really executed."),
     anchor_feedback: str = _option("anchor_feedback", "What executed episodes show the agent: real or predicted."),
-    world_model: str = _option("world_model", "learned, or module:Class."),
+    world_model: str = _option("world_model", "learned, a language model such as openai:URL#MODEL, or module:Class."),
     warmup: int = _option("warmup", "Solutions executed to fit the learned world model."),
     warmup_source: str = _option("warmup_source", "execution, or recordings where a task comes with them."),
     refit_every: int = _option("refit_every", "Steps between its refits; 0 freezes it."),

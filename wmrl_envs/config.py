@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from wmrl_envs.correction import SCHEMES
-from wmrl_envs.errors import ConfigurationError, did_you_mean
+from wmrl_envs.errors import ConfigurationError, check_settings, did_you_mean
 from wmrl_envs.research.design_space import PARTITIONS
 
 __all__ = ["AGENTS", "LEARNING_RATES", "TrainConfig"]
@@ -108,12 +108,7 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TrainConfig:
         """Read a configuration back; unknown names are an error that lists the known ones."""
-        known = [f.name for f in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise ConfigurationError(
-                    f"unknown setting {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}"
-                )
+        check_settings(values, [f.name for f in fields(cls)])
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:

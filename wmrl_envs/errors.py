@@ -8,7 +8,7 @@ about us.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 __all__ = [
     "CheckpointError",
@@ -23,6 +23,7 @@ __all__ = [
     "UnknownTaskError",
     "WMRLError",
     "WorldModelError",
+    "check_settings",
     "did_you_mean",
 ]
 
@@ -83,3 +84,14 @@ def did_you_mean(value: str, valid: Iterable[str]) -> str:
     """Return `` Did you mean 'x'?`` (with a leading space) for the closest valid name, or an empty string."""
     close = difflib.get_close_matches(value, list(valid), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def check_settings(names: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse a name that is no setting.
+
+    Raises:
+        ConfigurationError: It names the known ones and the closest.
+    """
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(f"unknown setting {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}")

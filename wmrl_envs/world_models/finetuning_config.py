@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from wmrl_envs.errors import ConfigurationError, did_you_mean
+from wmrl_envs.errors import ConfigurationError, check_settings, did_you_mean
 from wmrl_envs.world_models.recorded import DRAWS
 from wmrl_envs.world_models.training_pairs import ANSWERS
 
@@ -99,12 +99,7 @@ class FinetuneConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> FinetuneConfig:
         """Read a configuration back; unknown names are an error that lists the known ones."""
-        known = [f.name for f in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise ConfigurationError(
-                    f"unknown setting {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}"
-                )
+        check_settings(values, [f.name for f in fields(cls)])
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
