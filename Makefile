@@ -17,7 +17,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed, $$($(PYTHON) --version) found; name another with: make PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python -a -x $(BIN)/pip || bash .ci/venv $(PYTHON) $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[agents,llm,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[agents,llm,robotics,dev]"
 	@touch $@
 
 train: $(READY) ## Train an agent on predicted rewards, a tenth of them really executed (ARGS="--task weather")

@@ -16,8 +16,10 @@ __all__ = [
     "GradingError",
     "IsolationError",
     "MissingExtraError",
+    "ProgressModelError",
     "RecordingError",
     "RenderModeError",
+    "RenderingError",
     "SandboxError",
     "TaskError",
     "UnknownTaskError",
@@ -70,6 +72,14 @@ class RecordingError(SandboxError):
 
 class WorldModelError(WMRLError):
     """A world model that is unreachable, unfitted, or returns something that is no prediction."""
+
+
+class RenderingError(WMRLError):
+    """Nothing can be drawn on this machine: the message names the system package that is missing."""
+
+
+class ProgressModelError(WorldModelError):
+    """A progress model that is unreachable, or returns something that is no progress of the videos it was given."""
 
 
 class CheckpointError(WMRLError):

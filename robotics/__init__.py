@@ -1,0 +1,1 @@
+"""Robot manipulation from pixels: environments, progress models and policies; heavy libraries arrive when used."""
