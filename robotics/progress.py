@@ -25,6 +25,7 @@ __all__ = [
     "ProgressModel",
     "RewardKind",
     "Video",
+    "check_scores",
     "check_videos",
     "resolve_progress_model",
     "score_videos",
@@ -112,12 +113,28 @@ def score_videos(model: ProgressModel, videos: Sequence[Video], instructions: Se
         raise
     except Exception as error:
         raise ProgressModelError(f"the progress model {name} failed: {type(error).__name__}: {error}") from error
-    if len(answer) != len(videos):
+    return check_scores(name, answer, videos)
+
+
+def check_scores(name: str, scores: Sequence[Any], videos: Sequence[Video]) -> list[Progress | None]:
+    """Check what a progress model returned.
+
+    A video whose scores are not all finite counts as not scored: ``None``, with a warning.
+
+    Args:
+        name: Of the model, for messages.
+        scores: What it returned.
+        videos: What it was asked about.
+
+    Raises:
+        ProgressModelError: If there is not one ``Progress`` or ``None`` per video, with one score in [0, 1] per frame.
+    """
+    if len(scores) != len(videos):
         raise ProgressModelError(
-            f"{name}.score returned {len(answer)} scores for {len(videos)} videos; it must return one each, in order, "
+            f"{name}.score returned {len(scores)} scores for {len(videos)} videos; it must return one each, in order, "
             "with None where it cannot say"
         )
-    return [_checked(name, i, found, len(video)) for i, (found, video) in enumerate(zip(answer, videos, strict=True))]
+    return [_checked(name, i, found, len(video)) for i, (found, video) in enumerate(zip(scores, videos, strict=True))]
 
 
 def spaced_frames(length: int, count: int) -> NDArray[np.intp]:
