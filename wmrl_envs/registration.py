@@ -11,6 +11,7 @@ _RESEARCH = "wmrl_envs.research"
 ENVIRONMENTS = {
     "wmrl/Research-v0": (f"{_RESEARCH}.env:ResearchEnv", f"{_RESEARCH}.vector_env:ResearchVectorEnv"),
     "wmrl/ResearchDesign-v0": (f"{_RESEARCH}.env:ResearchDesignEnv", f"{_RESEARCH}.vector_env:ResearchDesignVectorEnv"),
+    "wmrl/MetaWorld-v0": ("wmrl_envs.robotics.envs:MetaWorldEnv", "wmrl_envs.robotics.envs:MetaWorldVectorEnv"),
     "wmrl/ResearchWMRL-v0": ("wmrl_envs.wrappers.make:research_wmrl", "wmrl_envs.wrappers.make:research_wmrl_vector"),
     "wmrl/ResearchDesignWMRL-v0": (
         "wmrl_envs.wrappers.make:research_design_wmrl",

@@ -1,0 +1,73 @@
+"""What the robot is told in each of Meta-World's tasks; the tasks themselves have names only."""
+
+from __future__ import annotations
+
+__all__ = ["META_WORLD_INSTRUCTIONS", "MT10"]
+
+META_WORLD_INSTRUCTIONS = {
+    "assembly": "put the ring over the peg",
+    "basketball": "dunk the ball into the basket",
+    "bin-picking": "move the cube from one bin into the other",
+    "box-close": "put the lid on the box",
+    "button-press": "press the button",
+    "button-press-topdown": "press the button from above",
+    "button-press-topdown-wall": "press the button behind the wall from above",
+    "button-press-wall": "press the button behind the wall",
+    "coffee-button": "press the button of the coffee machine",
+    "coffee-pull": "pull the mug away from the coffee machine",
+    "coffee-push": "push the mug under the coffee machine",
+    "dial-turn": "turn the dial",
+    "disassemble": "lift the ring off the peg",
+    "door-close": "close the door",
+    "door-lock": "lock the door",
+    "door-open": "open the door",
+    "door-unlock": "unlock the door",
+    "drawer-close": "close the drawer",
+    "drawer-open": "open the drawer",
+    "faucet-close": "close the faucet",
+    "faucet-open": "open the faucet",
+    "hammer": "hammer in the nail",
+    "hand-insert": "put the hand into the hole",
+    "handle-press": "press the handle down",
+    "handle-press-side": "press the handle down from the side",
+    "handle-pull": "pull the handle up",
+    "handle-pull-side": "pull the handle up from the side",
+    "lever-pull": "pull the lever up",
+    "peg-insert-side": "insert the peg from the side",
+    "peg-unplug-side": "unplug the peg from the side",
+    "pick-out-of-hole": "lift the puck out of the hole",
+    "pick-place": "pick the puck up and bring it to the goal",
+    "pick-place-wall": "pick the puck up and bring it over the wall to the goal",
+    "plate-slide": "slide the plate into the cabinet",
+    "plate-slide-back": "slide the plate out of the cabinet",
+    "plate-slide-back-side": "slide the plate sideways out of the cabinet",
+    "plate-slide-side": "slide the plate sideways into the cabinet",
+    "push": "push the puck to the goal",
+    "push-back": "pull the puck back to the goal",
+    "push-wall": "push the puck around the wall to the goal",
+    "reach": "reach the goal",
+    "reach-wall": "reach the goal over the wall",
+    "shelf-place": "put the cube onto the shelf",
+    "soccer": "kick the ball into the goal",
+    "stick-pull": "pull the box with the stick",
+    "stick-push": "push the box with the stick",
+    "sweep": "sweep the puck off the table",
+    "sweep-into": "sweep the puck into the hole",
+    "window-close": "close the window",
+    "window-open": "open the window",
+}
+"""Task name without version -> instruction."""
+
+MT10 = (
+    "reach",
+    "push",
+    "pick-place",
+    "door-open",
+    "drawer-open",
+    "drawer-close",
+    "button-press-topdown",
+    "peg-insert-side",
+    "window-open",
+    "window-close",
+)
+"""Meta-World's benchmark of ten tasks."""
