@@ -166,14 +166,17 @@ def pixels_of(picture: Frames, colour: tuple[int, int, int]) -> int:
 
 
 def test_curve_grows_beside_the_frames() -> None:
-    video = gliding_square(10, 64, 64)
-    drawn = draw_progress(video, np.linspace(0, 1, 10), success=np.linspace(0.7, 0.1, 10))
-    assert drawn.shape == (10, 256, 512, 3)
-    assert np.array_equal(drawn[:, :, :256], resize(video, 256))
-    for colour in (BLUE, VERMILION):
-        drawn_so_far = [pixels_of(picture[80:, 256:], colour) for picture in drawn]
-        assert drawn_so_far[0] > 20
-        assert all(after > before for before, after in zip(drawn_so_far[1:], drawn_so_far[2:], strict=False))
+    video, rising = gliding_square(10, 64, 64), np.linspace(0, 1, 10)
+    drawings = {
+        BLUE: draw_progress(video, rising),
+        VERMILION: draw_progress(video, None, success=rising),
+    }
+    for colour, drawn in drawings.items():
+        assert drawn.shape == (10, 256, 512, 3)
+        assert np.array_equal(drawn[:, :, :256], resize(video, 256))
+        shown = [pixels_of(picture[70:, 256:], colour) for picture in drawn]
+        assert shown[0] > 20
+        assert all(after > before for before, after in zip(shown[1:], shown[2:], strict=False)), shown
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
