@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import weakref
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -61,20 +62,30 @@ def _close_all() -> None:
 
 
 class SceneRenderer:
-    """Frames of one MuJoCo model without shadows, reflections and multisampling, which cost most of the time.
+    """Frames of one MuJoCo model, fast: without shadows, reflections and multisampling, which cost most of the time.
 
     On a software rasteriser a frame of a Meta-World scene takes a tenth of the time that the default settings take.
     Every call makes the renderer's own context current, since with several in a process frames would otherwise come
     from another scene, or be black after one has been closed.
     """
 
-    def __init__(self, model: mujoco.MjModel, height: int, width: int) -> None:
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        height: int,
+        width: int,
+        *,
+        fast: bool = True,
+        hidden_groups: Sequence[int] = (),
+    ) -> None:
         """Make a context.
 
         Args:
             model: The model; its quality settings are changed.
             height: Pixels.
             width: Pixels.
+            fast: Whether to leave out what costs most; else the model's own quality counts.
+            hidden_groups: Groups of shapes that are not drawn.
 
         Raises:
             MissingExtraError: If MuJoCo is not installed.
@@ -89,8 +100,9 @@ class SceneRenderer:
             raise _unusable(backend, error) from error
         self._mujoco: Any = mujoco
         self._model = model
-        model.vis.quality.shadowsize = 0
-        model.vis.quality.offsamples = 0
+        if fast:
+            model.vis.quality.shadowsize = 0
+            model.vis.quality.offsamples = 0
         model.vis.global_.offheight = max(height, model.vis.global_.offheight)
         model.vis.global_.offwidth = max(width, model.vis.global_.offwidth)
         try:
@@ -99,9 +111,11 @@ class SceneRenderer:
         except Exception as error:
             raise _unusable(backend, error) from error
         self._scene = mujoco.MjvScene(model, maxgeom=2000)
-        for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+        for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION) if fast else ():
             self._scene.flags[flag] = 0
         self._option, self._perturb = mujoco.MjvOption(), mujoco.MjvPerturb()
+        for group in hidden_groups:
+            self._option.geomgroup[group] = 0
         self._target = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._target)
         self._viewport = mujoco.MjrRect(0, 0, width, height)
