@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 __all__ = [
     "CheckpointError",
     "ConfigurationError",
+    "DatasetError",
     "GradingError",
     "IsolationError",
     "MissingExtraError",
@@ -84,6 +85,10 @@ class ProgressModelError(WorldModelError):
 
 class CheckpointError(WMRLError):
     """A checkpoint that is missing, damaged, or belongs to another configuration."""
+
+
+class DatasetError(WMRLError):
+    """A dataset of rollouts that is missing, damaged, or was written by something else."""
 
 
 class MissingExtraError(WMRLError, ImportError):
