@@ -125,8 +125,12 @@ class Simulator:
         self.restore(self._pristine)
         env, mujoco = self._env, self._mujoco
         env.np_random = np.random.default_rng(initial_state)
-        mujoco.mj_resetData(env.model, env.data)
-        env.reset_model()
+        # Twice, as Meta-World does: only then does the hand come to its place among objects that are at theirs.
+        for already_drawn in (False, True):
+            env._freeze_rand_vec = already_drawn
+            mujoco.mj_resetData(env.model, env.data)
+            env.reset_model()
+        self._derive()  # Meta-World moves bodies last, and would show them where they were before
         env._prev_obs = env._get_curr_obs_combined_no_goal()
         self.success = False
 
@@ -139,8 +143,6 @@ class Simulator:
         env = self._env
         env.set_xyz_action(action[:3])
         env.do_simulation([action[3], -action[3]], env.frame_skip)
-        for name, position in env._target_site_config:
-            env._set_pos_site(name, position)
         self._mujoco.mj_forward(env.model, env.data)
         # Some of Meta-World's rewards remember; evaluated at every step, as Meta-World does.
         _, info = env.evaluate_state(env._get_obs(), action)
@@ -169,39 +171,48 @@ class Simulator:
 
     def snapshot(self) -> Snapshot:
         """Return a copy of the present state."""
-        env, mujoco = self._env, self._mujoco
-        kind = mujoco.mjtState.mjSTATE_INTEGRATION
-        physics = np.empty(mujoco.mj_stateSize(env.model, kind))
-        mujoco.mj_getState(env.model, env.data, physics, kind)
+        env = self._env
         attributes = {
             name: copy.copy(value)
             for name, value in vars(env).items()
             if isinstance(value, np.ndarray | float | int | tuple | np.generic) or value is None
         }
         attributes["__success__"] = self.success
-        return Snapshot(physics, tuple(getattr(env.model, field).copy() for field in _MODEL_FIELDS), attributes)
+        return Snapshot(self._physics(), tuple(getattr(env.model, field).copy() for field in _MODEL_FIELDS), attributes)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a state of this simulator."""
-        env, mujoco = self._env, self._mujoco
+        env = self._env
         for field, value in zip(_MODEL_FIELDS, snapshot.model, strict=True):
             getattr(env.model, field)[:] = value
         attributes = {name: copy.copy(value) for name, value in snapshot.attributes.items()}
         self.success = attributes.pop("__success__")
         vars(env).update(attributes)
-        kind = mujoco.mjtState.mjSTATE_INTEGRATION
-        mujoco.mj_setState(env.model, env.data, snapshot.physics, kind)
-        for name, position in env._target_site_config if env._target_pos is not None else ():
-            env._set_pos_site(name, position)
-        mujoco.mj_forward(env.model, env.data)
-        # mj_forward leaves its own warm start behind, which would alter the next step in its last digits.
-        mujoco.mj_setState(env.model, env.data, snapshot.physics, kind)
+        self._set_physics(snapshot.physics)
+        self._derive()
 
     def close(self) -> None:
         """Free the renderers."""
         for renderer in self._renderers.values():
             renderer.close()
         self._renderers = {}
+
+    def _physics(self) -> FloatArray:
+        env, mujoco = self._env, self._mujoco
+        kind = mujoco.mjtState.mjSTATE_INTEGRATION
+        physics = np.empty(mujoco.mj_stateSize(env.model, kind))
+        mujoco.mj_getState(env.model, env.data, physics, kind)
+        return physics
+
+    def _set_physics(self, physics: FloatArray) -> None:
+        mujoco = self._mujoco
+        mujoco.mj_setState(self._env.model, self._env.data, physics, mujoco.mjtState.mjSTATE_INTEGRATION)
+
+    def _derive(self) -> None:
+        """Compute all that follows from the physics' state, such as where bodies are."""
+        physics = self._physics()
+        self._mujoco.mj_forward(self._env.model, self._env.data)
+        self._set_physics(physics)  # mj_forward leaves its own warm start, which alters the next step's last digits
 
     def _hide(self, bodies: tuple[str, ...]) -> None:
         mujoco, model = self._mujoco, self._env.model
