@@ -1,0 +1,268 @@
+"""The embedded progress model: a small network that scores the frames of a rollout, trained from demonstrations.
+
+It is trained as Robometer is (arXiv 2603.02115): categorical progress on expert rollouts, success on every frame, and
+preference between two rollouts of one task, failures included.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from wmrl_envs.errors import ConfigurationError, ProgressModelError
+from wmrl_envs.files import replacing, write_json
+from wmrl_envs.robotics.demonstrations import Rollout
+from wmrl_envs.robotics.policy import WordEncoder, convolutions, shifted
+from wmrl_envs.robotics.progress import Progress, Video, check_videos, spaced_frames
+
+__all__ = ["VideoNetwork", "VideoProgressModel", "train_video_model"]
+
+BINS = 10
+_FRAMES = 8
+"""Frames of a rollout that preference compares."""
+
+
+class VideoNetwork(nn.Module):
+    """Reads a frame beside the rollout's first one, and the instruction."""
+
+    def __init__(self, *, image_size: int = 64, width: int = 128) -> None:
+        """Build the network with random weights.
+
+        Args:
+            image_size: Height and width of the images in pixels, a multiple of 16.
+            width: Of the features.
+
+        Raises:
+            ConfigurationError: If the size is no multiple of 16.
+        """
+        super().__init__()
+        if image_size < 16 or image_size % 16:
+            raise ConfigurationError(f"image_size must be a multiple of 16, got {image_size!r}")
+        self.config = {"image_size": image_size, "width": width}
+        self.image = nn.Sequential(convolutions(6), nn.Linear(64 * (image_size // 16) ** 2, width), nn.ReLU())
+        self.words = WordEncoder(width)
+        self.trunk = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU())
+        self.progress = nn.Linear(width, BINS)
+        self.success = nn.Linear(width, 1)
+        self.preference = nn.Linear(width, 1)
+
+    def forward(self, frames: NDArray[np.uint8], first: NDArray[np.uint8], instructions: Sequence[str]) -> Tensor:
+        """Return the features of frames uint8 [n, H, W, 3] beside their rollouts' first frames, [n, width]."""
+        device = next(self.parameters()).device
+        pixels = torch.as_tensor(np.concatenate([frames, first], axis=3), device=device)
+        seen = self.image(pixels.permute(0, 3, 1, 2).float() / 255.0 - 0.5)
+        features: Tensor = self.trunk(torch.cat([seen, self.words(instructions)], dim=1))
+        return features
+
+
+class VideoProgressModel:
+    """A progress model around a ``VideoNetwork``.
+
+    Attributes:
+        network: The trained network.
+    """
+
+    def __init__(self, network: VideoNetwork, *, batch_size: int = 256) -> None:
+        """Score with a network.
+
+        Args:
+            network: The network; put into evaluation mode.
+            batch_size: Frames at once.
+        """
+        if batch_size < 1:
+            raise ConfigurationError(f"batch_size must be at least 1, got {batch_size!r}")
+        self.network, self._batch_size = network.eval(), batch_size
+
+    def score(self, videos: Sequence[Video], instructions: Sequence[str]) -> list[Progress | None]:
+        """Score every frame of n videos.
+
+        Raises:
+            ConfigurationError: If a video is of another size than the network's.
+        """
+        features = self.features(videos, instructions)
+        network = self.network
+        with torch.no_grad():
+            return [
+                Progress(
+                    (network.progress(rows).softmax(1) @ torch.linspace(0.0, 1.0, BINS)).numpy().clip(0.0, 1.0),
+                    network.success(rows)[:, 0].sigmoid().numpy(),
+                )
+                for rows in features
+            ]
+
+    @torch.no_grad()
+    def features(self, videos: Sequence[Video], instructions: Sequence[str]) -> list[Tensor]:
+        """Return the features of every frame of n videos, each float32 [T, width]."""
+        check_videos(videos, instructions)
+        size = self.network.config["image_size"]
+        for index, video in enumerate(videos):
+            if video.shape[1:3] != (size, size):
+                raise ConfigurationError(
+                    f"video {index} has frames of {video.shape[1]} x {video.shape[2]} pixels, the model reads {size} x "
+                    f"{size}; resize it (wmrl_envs.robotics.video.resize)"
+                )
+        if not videos:
+            return []
+        frames = np.concatenate(videos)
+        owner = np.repeat(np.arange(len(videos)), [len(video) for video in videos])
+        first = [video[0] for video in videos]
+        found = []
+        for start in range(0, len(frames), self._batch_size):
+            rows = owner[start : start + self._batch_size]
+            found.append(
+                self.network(
+                    frames[start : start + self._batch_size],
+                    np.stack([first[row] for row in rows]),
+                    [instructions[row] for row in rows],
+                )
+            )
+        return list(torch.cat(found).split([len(video) for video in videos]))
+
+    def save(self, folder: Path) -> None:
+        """Write weights and settings into a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / "progress.safetensors") as temporary:
+            save_file(self.network.state_dict(), temporary)
+        write_json(folder / "progress.json", self.network.config)
+
+    @classmethod
+    def load(cls, folder: Path, **kwargs: Any) -> VideoProgressModel:
+        """Return the model that ``save`` left in a folder.
+
+        Raises:
+            ProgressModelError: If it cannot be read.
+        """
+        try:
+            network = VideoNetwork(**json.loads((folder / "progress.json").read_text(encoding="utf-8")))
+            network.load_state_dict(load_file(folder / "progress.safetensors"))
+        except Exception as error:
+            raise ProgressModelError(
+                f"{folder} holds no video progress model that can be read: {error}; `wmrl progress train` makes one"
+            ) from error
+        return cls(network, **kwargs)
+
+
+def train_video_model(
+    rollouts: Sequence[Rollout],
+    *,
+    steps: int = 600,
+    batch_size: int = 64,
+    learning_rate: float = 1e-3,
+    preference: bool = True,
+    shift: int = 2,
+    seed: int = 0,
+    on_step: Callable[[int, float], None] = lambda step, loss: None,
+) -> VideoProgressModel:
+    """Train the embedded progress model.
+
+    Args:
+        rollouts: Experts' (progress) and others, failures included (success, preference).
+        steps: Optimiser steps, above 0.
+        batch_size: Frames per step for progress and success; an eighth as many pairs of rollouts.
+        learning_rate: Of Adam; falls to 0 along a half cosine.
+        preference: Whether pairs of a success and a failure of one task are compared; without pairs it makes no
+            difference.
+        shift: Images are moved at random by up to so many pixels.
+        seed: Of weights, batches and shifts.
+        on_step: Called with the number of steps done and the loss.
+
+    Raises:
+        ConfigurationError: If no rollout is an expert's, or ``steps`` is below 1.
+    """
+    experts = [rollout for rollout in rollouts if rollout.kind == "expert" and rollout.success]
+    if not experts or steps < 1:
+        raise ConfigurationError(
+            f"{len(experts)} successful expert rollouts and {steps} steps; both must be above 0 to learn progress"
+        )
+    torch.manual_seed(seed)
+    network = VideoNetwork(image_size=rollouts[0].frames.shape[1])
+    generator = np.random.default_rng(seed)
+    optimizer = torch.optim.Adam(network.parameters(), learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    pairs = _pairs(rollouts) if preference else []
+    for step in range(steps):
+        loss = _progress_loss(network, experts, batch_size, shift, generator)
+        loss = loss + _success_loss(network, rollouts, batch_size, shift, generator)
+        if pairs:
+            loss = loss + _preference_loss(network, pairs, max(batch_size // 8, 1), shift, generator)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        on_step(step + 1, loss.item())
+    return VideoProgressModel(network)
+
+
+Pair = tuple[Sequence[Rollout], Sequence[Rollout]]
+
+
+def _pairs(rollouts: Sequence[Rollout]) -> list[Pair]:
+    """Return successes and failures of each task that has both."""
+    by_task = {task: [r for r in rollouts if r.task == task] for task in dict.fromkeys(r.task for r in rollouts)}
+    split = [([r for r in own if r.success], [r for r in own if not r.success]) for own in by_task.values()]
+    return [(good, bad) for good, bad in split if good and bad]
+
+
+def _draw(rollouts: Sequence[Rollout], n: int, generator: np.random.Generator) -> list[tuple[Rollout, int]]:
+    chosen = [rollouts[i] for i in generator.integers(len(rollouts), size=n)]
+    return [(rollout, int(generator.integers(len(rollout.frames)))) for rollout in chosen]
+
+
+def _encode(
+    network: VideoNetwork, rows: Sequence[tuple[Rollout, int]], shift: int, generator: np.random.Generator
+) -> Tensor:
+    both = np.stack([np.concatenate([rollout.frames[t], rollout.frames[0]], axis=2) for rollout, t in rows])
+    moved = shifted(both, shift, generator)  # both frames alike, since the camera stands still
+    features: Tensor = network(moved[..., :3], moved[..., 3:], [rollout.instruction for rollout, _ in rows])
+    return features
+
+
+def _progress_loss(
+    network: VideoNetwork, experts: Sequence[Rollout], n: int, shift: int, generator: np.random.Generator
+) -> Tensor:
+    rows = _draw(experts, n, generator)
+    logits = network.progress(_encode(network, rows, shift, generator))
+    targets = [float(progress[t]) for rollout, t in rows if (progress := rollout.progress) is not None]
+    return F.cross_entropy(logits, two_hot(torch.tensor(targets)))
+
+
+def _success_loss(
+    network: VideoNetwork, rollouts: Sequence[Rollout], n: int, shift: int, generator: np.random.Generator
+) -> Tensor:
+    rows = _draw(rollouts, n, generator)
+    logits = network.success(_encode(network, rows, shift, generator))[:, 0]
+    targets = torch.tensor([float(rollout.solved[t]) for rollout, t in rows])
+    return F.binary_cross_entropy_with_logits(logits, targets)
+
+
+def _preference_loss(
+    network: VideoNetwork, pairs: Sequence[Pair], n: int, shift: int, generator: np.random.Generator
+) -> Tensor:
+    """Bradley-Terry: the mean preference score over a success's frames exceeds that over a failure's."""
+    rows: list[tuple[Rollout, int]] = []
+    for _ in range(n):
+        good, bad = pairs[generator.integers(len(pairs))]
+        for side in (good, bad):
+            rollout = side[generator.integers(len(side))]
+            rows += [(rollout, int(t)) for t in spaced_frames(len(rollout.frames), _FRAMES)]
+    scores = network.preference(_encode(network, rows, shift, generator)).view(n, 2, _FRAMES).mean(2)
+    return F.softplus(scores[:, 1] - scores[:, 0]).mean()
+
+
+def two_hot(targets: Tensor) -> Tensor:
+    """Return distributions over the bins whose means are ``targets`` [n] in [0, 1]; [n, BINS]."""
+    place = targets * (BINS - 1)
+    low = place.floor().clamp(max=BINS - 2).long()
+    share = (place - low).unsqueeze(1)
+    rows = torch.zeros(len(targets), BINS)
+    rows.scatter_(1, low.unsqueeze(1), 1.0 - share)
+    return rows.scatter_(1, low.unsqueeze(1) + 1, share)
