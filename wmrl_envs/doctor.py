@@ -9,6 +9,8 @@ import os
 import platform
 import re
 import shlex
+import subprocess
+import sys
 import tempfile
 import urllib.parse
 import urllib.request
@@ -21,18 +23,37 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from wmrl_envs.errors import WMRLError
+from wmrl_envs.errors import MissingExtraError, WMRLError
 
 __all__ = ["Finding", "examine", "print_report"]
 
 DISTRIBUTION = "wmrl-envs"
 CORE = ("numpy", "scipy", "pandas", "scikit-learn", "gymnasium")
+TIMEOUT = 60.0
+"""Seconds after which a first frame is given up."""
+INSTALL_GL = "on Debian or Ubuntu: apt-get install -y libegl1 libosmesa6"
 MEMORY_PER_SOLUTION = 1.0
 """GB that one solution may take by default, so how many run side by side."""
 
 _SOLUTION = """
 import pandas as pd
 pd.read_csv("input/sample_submission.csv").to_csv("submission.csv", index=False)
+"""
+_SCENE = """
+import mujoco
+from OpenGL.GL import GL_RENDERER, glGetString
+from wmrl_envs.robotics.rendering import SceneRenderer
+
+model = mujoco.MjModel.from_xml_string(
+    "<mujoco><worldbody><light pos='0 0 3'/><geom size='.4' rgba='1 0 0 1'/></worldbody></mujoco>"
+)
+data, camera = mujoco.MjData(model), mujoco.MjvCamera()
+mujoco.mj_forward(model, data)
+camera.distance = 2.0
+renderer = SceneRenderer(model, 16, 16)
+red, *others = map(int, renderer.render(data, camera)[10, 8])
+device = (glGetString(GL_RENDERER) or b"an unnamed device").decode()
+print("drawn" if red > max(others) + 50 else "blank", device, sep="\\t", flush=True)
 """
 _MARKS = {True: "[green]✓[/green]", False: "[red]✗[/red]", None: "[yellow]![/yellow]"}
 
@@ -56,9 +77,9 @@ class Finding:
 def examine() -> list[Finding]:
     """Look at the machine, the isolation, the libraries and the bundled tasks.
 
-    Executes one harmless solution in the sandbox.
+    Executes one harmless solution in the sandbox, and draws one scene where MuJoCo is installed.
     """
-    parts: tuple[Callable[[], Iterator[Finding]], ...] = (_machine, _isolation, _libraries, _extras, _tasks)
+    parts: tuple[Callable[[], Iterator[Finding]], ...] = (_machine, _isolation, _libraries, _extras, _robots, _tasks)
     return [finding for part in parts for finding in part()]
 
 
@@ -184,6 +205,55 @@ def _extras() -> Iterator[Finding]:
         torch = importlib.import_module("torch")
         gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none; the agents train on the CPU"
         yield Finding(section, "GPU", gpu)
+
+
+def _robots() -> Iterator[Finding]:
+    yield _rendering("Robots")
+    yield _videos("Robots")
+
+
+def _rendering(section: str) -> Finding:
+    from wmrl_envs.robotics.rendering import choose_backend
+
+    if _version("mujoco") is None:
+        return Finding(section, "rendering", "needs MuJoCo", good=None, help=_install("[robotics]"))
+    try:
+        backend = choose_backend()
+    except WMRLError as error:
+        return Finding(section, "rendering", "neither EGL nor OSMesa works", good=False, help=str(error))
+    name = {"egl": "EGL", "osmesa": "OSMesa"}.get(backend, backend)
+    # In a process of its own: OpenGL may end the interpreter, and binds it to the platform that was tried first.
+    command = [sys.executable, "-c", _SCENE]
+    try:
+        run = subprocess.run(
+            command, env=os.environ | {"MUJOCO_GL": backend}, capture_output=True, text=True, timeout=TIMEOUT
+        )
+    except subprocess.TimeoutExpired:
+        return Finding(section, "rendering", f"{name} does not answer", good=False, help=INSTALL_GL)
+    outcome, _, device = run.stdout.strip().partition("\t")
+    if outcome == "drawn":
+        return Finding(section, "rendering", f"{name} draws, on {device}")
+    if outcome == "blank":
+        return Finding(section, "rendering", f"{name} draws blank frames, on {device}", good=False, help=INSTALL_GL)
+    reason = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
+    return Finding(section, "rendering", f"{name} does not work", good=False, help=f"{reason}; {INSTALL_GL}")
+
+
+def _videos(section: str) -> Finding:
+    import numpy as np
+
+    frames = np.full((2, 32, 32, 3), 128, np.uint8)
+    try:
+        from wmrl_envs.robotics.video import read_video, write_video
+
+        with tempfile.TemporaryDirectory() as folder:
+            write_video(Path(folder) / "grey.mp4", frames, fps=10)
+            same = read_video(Path(folder) / "grey.mp4").shape == frames.shape
+    except MissingExtraError:
+        return Finding(section, "videos", "need OpenCV", good=None, help=_install("[robotics]"))
+    except WMRLError as error:
+        return Finding(section, "videos", "cannot be written", good=False, help=str(error))
+    return Finding(section, "videos", "are written and read" if same else "come back in another size", good=same)
 
 
 def _requirements() -> dict[str, list[str]]:
