@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wmrl_envs.errors import CheckpointError, ConfigurationError, MissingExtraError
 from wmrl_envs.robotics.action_bins import STATISTICS_FILE, ActionBins, ActionStatistics
-from wmrl_envs.robotics.vla import Observations, check_actions, check_observations
+from wmrl_envs.robotics.vla import Observations, check_actions, check_generator, check_observations
 
 try:
     import torch
@@ -124,7 +124,7 @@ class ActionTokenPolicy:
             model: Any = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype)
         except ImportError as error:
             raise MissingExtraError(f"the processor in {folder} needs a package that is missing: {error}") from error
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:
             raise CheckpointError(f"transformers cannot load {folder}: {error}") from error
         return cls(model.to(place), processor, statistics, **kwargs)
 
@@ -144,7 +144,7 @@ class ActionTokenPolicy:
         """
         count = check_observations(observations)
         shape = (count, self._length, self.bins.count)
-        noise = np.zeros(shape) if deterministic else (generator or np.random.default_rng()).gumbel(size=shape)
+        noise = np.zeros(shape) if deterministic else check_generator(generator).gumbel(size=shape)
         inputs = self._inputs(observations, count)
         start = inputs["input_ids"].shape[1]
         chosen = _ActionTokens(self._tokens, torch.as_tensor(noise, dtype=torch.float32), self._temperature, start)
@@ -157,19 +157,19 @@ class ActionTokenPolicy:
     def reset(self, slots: Iterable[int] | None = None) -> None:
         """Do nothing: each action depends on the observation alone."""
 
-    def log_prob(self, observations: Observations, actions: NDArray[np.float32]) -> torch.Tensor:
+    def log_prob(self, observations: Observations, actions: NDArray[np.float32] | torch.Tensor) -> torch.Tensor:
         """Return the log-probability with which ``act`` draws actions; see ``TrainableVLAPolicy.log_prob``.
 
         It is that of their bins, so other actions of the same bins have the same one.
         """
         count = check_observations(observations)
-        actions = check_actions(actions, (count, *self.action_shape))
+        given = check_actions(actions, (count, *self.action_shape))
         if self.statistics.constant:
             raise ConfigurationError(
                 f"the dimensions {self.statistics.constant} of {self.statistics.dataset!r} are constant (q01 = q99): "
                 "an action does not tell which token was drawn; give them a range, or set their mask to false"
             )
-        bins = self.bins.encode(self.statistics.normalise(actions)).reshape(count, self._length)
+        bins = self.bins.encode(self.statistics.normalise(given)).reshape(count, self._length)
         chosen = torch.as_tensor(bins, device=self.model.device)
         inputs = self._with_reply(self._inputs(observations, count), self._tokens.to(chosen.device)[chosen])
         if "logits_to_keep" in inspect.signature(self.model.forward).parameters:

@@ -26,6 +26,7 @@ __all__ = [
     "TrainableVLAPolicy",
     "VLAPolicy",
     "check_actions",
+    "check_generator",
     "check_observations",
     "resolve_policy",
 ]
@@ -52,13 +53,13 @@ class VLAPolicy(Protocol):
         Args:
             observations: Of n slots; row i is always slot i.
             deterministic: Take the likeliest action, or what comes nearest to it, instead of drawing one.
-            generator: Where draws come from; ``None`` draws anew each time.
+            generator: Where draws come from; not needed if ``deterministic``.
 
         Returns:
             float32 [n, *action_shape], in the units of the environment's actions.
 
         Raises:
-            ConfigurationError: If the observations are not what the policy acts on.
+            ConfigurationError: If the observations are not what the policy acts on, or draws have no generator.
         """
         ...
 
@@ -75,7 +76,7 @@ class VLAPolicy(Protocol):
 class TrainableVLAPolicy(VLAPolicy, Protocol):
     """A policy for policy gradients; a ``torch.nn.Module`` has all but ``act``, ``reset`` and ``log_prob``."""
 
-    def log_prob(self, observations: Observations, actions: NDArray[np.float32]) -> Tensor:
+    def log_prob(self, observations: Observations, actions: NDArray[np.float32] | Tensor) -> Tensor:
         """Return the log-probability (or log-density) of actions, with its gradient.
 
         Args:
@@ -137,12 +138,25 @@ def check_actions(actions: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
     Raises:
         ConfigurationError: If they have another shape, or are not all finite.
     """
-    found = np.asarray(actions, dtype=np.float32)
+    found = np.asarray(actions.detach().cpu() if hasattr(actions, "detach") else actions, dtype=np.float32)
     if found.shape != shape:
         raise ConfigurationError(f"actions have shape {list(found.shape)}; this policy's have {list(shape)} here")
     if not np.isfinite(found).all():
         raise ConfigurationError(f"actions of slots {_rows_not_finite(found)} are not finite numbers")
     return found
+
+
+def check_generator(generator: np.random.Generator | None) -> np.random.Generator:
+    """Return the generator that draws need, or refuse that there is none.
+
+    Raises:
+        ConfigurationError: If it is ``None``.
+    """
+    if generator is None:
+        raise ConfigurationError(
+            "sampled actions need generator=numpy.random.default_rng(seed); deterministic=True does without"
+        )
+    return generator
 
 
 def resolve_policy(policy: str | VLAPolicy, **kwargs: Any) -> VLAPolicy:
