@@ -75,25 +75,31 @@ class InputProcessor:
         self.progress_token: int = self.tokenizer.convert_tokens_to_ids(PROGRESS_TOKEN)
         self.image_token: int = self.tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)
         self._check(folder, config)
-        _refuse_special(self.tokenizer, prompt, "the prompt")
+        self._check_text(prompt, "the prompt")
+
+    def check(self, instructions: Sequence[str]) -> None:
+        """Refuse instructions that would pass for frames.
+
+        Raises:
+            ConfigurationError: If an instruction has a token of the tokenizer's own in it.
+        """
+        for index, instruction in enumerate(instructions):
+            self._check_text(instruction, f"instruction {index}")
 
     def __call__(self, clips: Sequence[Video], instructions: Sequence[str]) -> dict[str, Tensor]:
         """Return a batch.
 
         Args:
             clips: n arrays uint8 [T, H, W, 3]; T, H and W may differ.
-            instructions: n sentences.
+            instructions: n sentences, checked.
 
         Returns:
             ``input_ids``, ``attention_mask`` and ``mm_token_type_ids`` int64 [n, length]; ``pixel_values`` float32
             [patches, values], ``image_grid_thw`` int64 [images, 3] over the frames of all clips.
 
         Raises:
-            ConfigurationError: If an instruction has a token of the tokenizer's own in it.
             ProgressModelError: If the chat template loses frames.
         """
-        for index, instruction in enumerate(instructions):
-            _refuse_special(self.tokenizer, instruction, f"instruction {index}")
         frames = [self._fitted(frame) for clip in clips for frame in clip]
         pixels = self.images(images=frames, do_resize=False, return_tensors="pt")
         lengths = iter((pixels["image_grid_thw"].prod(-1) // self.images.merge_size**2).tolist())
@@ -131,6 +137,14 @@ class InputProcessor:
         size = fitted_size(image.height, image.width, self.images.patch_size * self.images.merge_size)
         # Pillow takes (width, height).
         return image if size == (image.height, image.width) else image.resize(size[::-1], Image.Resampling.BICUBIC)
+
+    def _check_text(self, text: str, what: str) -> None:
+        found = [token for token in self.tokenizer.get_added_vocab() if token in text]
+        if found:
+            raise ConfigurationError(
+                f"{what} has {found[0]!r} in it, a token with which the model tells frames apart; say it in plain "
+                f"words: {text!r}"
+            )
 
     def _add_tokens(self, folder: Path) -> None:
         known = self.tokenizer.get_vocab()
@@ -197,12 +211,3 @@ def _load(folder: Path) -> tuple[Any, Any]:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer, images
-
-
-def _refuse_special(tokenizer: Any, text: str, what: str) -> None:
-    found = [token for token in tokenizer.get_added_vocab() if token in text]
-    if found:
-        raise ConfigurationError(
-            f"{what} has {found[0]!r} in it, a token with which the model tells frames apart; say it in plain words: "
-            f"{text!r}"
-        )

@@ -125,6 +125,7 @@ class Robometer:
             ProgressModelError: If the device runs out of memory.
         """
         check_videos(videos, instructions)
+        self._inputs.check(instructions)
         read = [self._frames_read(len(video)) for video in videos]
         scores: list[Progress | None] = [None] * len(videos)
         # Clips of a like size in a batch need little padding.

@@ -267,10 +267,23 @@ def test_the_prompt_is_the_argument_else_the_file_else_our_own(copy: Path) -> No
         Robometer.load(copy, device="cpu", prompt="How far is it?")
 
 
+def test_a_batch_is_padded_on_the_right(model: Robometer) -> None:
+    batch = model._inputs(VIDEOS[:2], INSTRUCTIONS[:2])
+    alone = model._inputs(VIDEOS[:1], INSTRUCTIONS[:1])["input_ids"][0]
+    assert len(alone) < batch["input_ids"].shape[1]
+    assert torch.equal(batch["input_ids"][0, : len(alone)], alone)
+    assert set(batch["input_ids"][0, len(alone) :].tolist()) == {model._inputs.tokenizer.pad_token_id}
+    assert batch["attention_mask"].sum(-1).tolist() == [len(alone), batch["input_ids"].shape[1]]
+    # Each frame takes a quarter as many tokens as it has patches, and every patch is there.
+    patches = batch["image_grid_thw"].prod(-1)
+    assert patches.tolist() == [24] * 3 + [64] * 8
+    assert len(batch["pixel_values"]) == patches.sum() == 4 * batch["mm_token_type_ids"].sum()
+
+
 @pytest.mark.parametrize("token", ["<|prog_token|>", "<|image_pad|>", "<|im_end|>"])
 def test_an_instruction_cannot_pass_for_a_frame(model: Robometer, published: Path, token: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(f"instruction 1 has '{token}' in it")):
-        model.score(VIDEOS[:2], ["go", f"open {token} it"])
+        model.score([VIDEOS[1], VIDEOS[0]], ["go", f"open {token} it"])
     with pytest.raises(ConfigurationError, match="the prompt has"):
         Robometer.load(published, device="cpu", prompt=f"{{task}}{token}")
 
