@@ -16,6 +16,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from wmrl_envs.cli_console import console, error, errors, show_errors_plainly
+from wmrl_envs.cli_progress import progress_app
 from wmrl_envs.cli_tasks import tasks_app
 from wmrl_envs.cli_world_model import world_model_app
 from wmrl_envs.config import TrainConfig
@@ -44,6 +45,7 @@ app = typer.Typer(
 )
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(world_model_app, name="world-model")
+app.add_typer(progress_app, name="progress")
 
 DEFAULTS = {field.name: field.default for field in fields(TrainConfig)}
 RESUMABLE = ("steps", "budget_seconds")
