@@ -12,6 +12,7 @@ ENVIRONMENTS = {
     "wmrl/Research-v0": (f"{_RESEARCH}.env:ResearchEnv", f"{_RESEARCH}.vector_env:ResearchVectorEnv"),
     "wmrl/ResearchDesign-v0": (f"{_RESEARCH}.env:ResearchDesignEnv", f"{_RESEARCH}.vector_env:ResearchDesignVectorEnv"),
     "wmrl/MetaWorld-v0": ("wmrl_envs.robotics.envs:MetaWorldEnv", "wmrl_envs.robotics.envs:MetaWorldVectorEnv"),
+    "wmrl/Libero-v0": ("wmrl_envs.robotics.libero:LiberoEnv", "wmrl_envs.robotics.libero:LiberoVectorEnv"),
     "wmrl/ResearchWMRL-v0": ("wmrl_envs.wrappers.make:research_wmrl", "wmrl_envs.wrappers.make:research_wmrl_vector"),
     "wmrl/ResearchDesignWMRL-v0": (
         "wmrl_envs.wrappers.make:research_design_wmrl",
