@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+import wmrl_envs  # noqa: F401  # registers the environments
 from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.robotics.instruction_encoding import (
     InstructionEncoding,
@@ -210,3 +211,40 @@ def test_environment_without_instruction_is_refused() -> None:
         InstructionEncoding(gym.make("CartPole-v1"))
     with pytest.raises(ConfigurationError, match="needs a Dict observation"):
         VectorInstructionEncoding(gym.make_vec("CartPole-v1", num_envs=2))
+
+
+TASKS = ["drawer-open", "window-open"]
+TOLD = [META_WORLD_INSTRUCTIONS[task] for task in TASKS]
+
+
+def test_metaworld_passes_the_checker_and_trains_ppo() -> None:
+    import torch
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_checker import check_env
+
+    torch.set_num_threads(1)
+    env = InstructionEncoding(gym.make("wmrl/MetaWorld-v0", tasks=TASKS, max_decisions=4), instructions=TOLD)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env)
+    agent = PPO("MultiInputPolicy", env, n_steps=16, batch_size=16, n_epochs=1, seed=0, device="cpu").learn(32)
+    observation, info = env.reset(seed=0)
+    assert observation["instruction"].tolist() == [float(info["task"] == task) for task in TASKS]
+    assert env.action_space.contains(agent.predict(observation)[0])
+    env.close()
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
+def test_metaworld_in_a_batch(mode: str) -> None:
+    settings = {"tasks": TASKS, "max_decisions": 2, "num_envs": 3, "autoreset_mode": mode}
+    plain = gym.make_vec("wmrl/MetaWorld-v0", vectorization_mode="vector_entry_point", **settings)
+    envs = VectorInstructionEncoding(plain, instructions=TOLD)
+    observations, infos = envs.reset(seed=0)
+    for _ in range(4):
+        assert envs.observation_space.contains(observations)
+        expected = [[float(name == task) for task in TASKS] for name in infos["task"]]
+        assert observations["instruction"].tolist() == expected
+        observations, _, _, truncated, infos = envs.step(np.zeros((3, 4), np.float32))
+        if mode == "SameStep" and truncated.any():
+            assert all(envs.single_observation_space.contains(last) for last in infos["final_obs"])
+    envs.close()

@@ -6,10 +6,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.wrappers import RecordVideo
 from numpy.typing import NDArray
 
+import wmrl_envs  # noqa: F401  # registers the environments
 from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.robotics.video import draw_progress, read_video, resize, write_video
 
@@ -223,3 +226,29 @@ def test_rollout_without_scores_and_of_one_frame_is_drawn() -> None:
 def test_what_cannot_be_drawn_is_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         draw_progress(gliding_square(4, 32, 32), **settings)  # type: ignore[arg-type]
+
+
+def test_gymnasium_records_robots(tmp_path: Path) -> None:
+    def make() -> gym.Env[dict[str, object], NDArray[np.float32]]:
+        tasks = ["drawer-open", "window-open"]
+        return gym.make("wmrl/MetaWorld-v0", tasks=tasks, max_decisions=3, render_mode="rgb_array", render_size=128)
+
+    folder = tmp_path / "videos"
+    plain, recorder = make(), RecordVideo(make(), str(folder), episode_trigger=lambda episode: True)
+    shown = []
+    for task in ("drawer-open", "window-open"):
+        for env in (plain, recorder):
+            env.reset(seed=0, options={"task": task})
+        shown.append([plain.render()])
+        for _ in range(3):
+            for env in (plain, recorder):
+                env.step(np.array([1, 0, 1, 1], np.float32))
+            shown[-1].append(plain.render())
+    plain.close()
+    recorder.close()
+    assert sorted(os.listdir(folder)) == ["rl-video-episode-0.mp4", "rl-video-episode-1.mp4"]
+    for episode, frames in enumerate(shown):
+        recorded = read_video(folder / f"rl-video-episode-{episode}.mp4").astype(int)
+        assert recorded.shape == (4, 128, 128, 3)
+        assert np.abs(recorded - np.array(frames)).mean() < 6.0
+        assert np.abs(recorded - np.array(shown[1 - episode])).mean() > 12.0
