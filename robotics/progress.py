@@ -46,6 +46,9 @@ class Progress:
     """[T] how much of the task is done at each frame, in [0, 1]."""
     success: NDArray[np.float32] | None = None
     """[T] probability that the task is solved at each frame, in [0, 1]; ``None`` where the model has no such head."""
+    features: NDArray[np.float32] | None = None
+    """[d] the model's own description of the rollout, each entry about of mean 0 and spread 1 over its training data;
+    ``None`` where it gives none."""
 
 
 @runtime_checkable

@@ -54,6 +54,8 @@ class VideoNetwork(nn.Module):
         self.progress = nn.Linear(width, BINS)
         self.success = nn.Linear(width, 1)
         self.preference = nn.Linear(width, 1)
+        self.register_buffer("typical", torch.zeros(width))
+        self.register_buffer("spread", torch.ones(width))
 
     def forward(self, frames: NDArray[np.uint8], first: NDArray[np.uint8], instructions: Sequence[str]) -> Tensor:
         """Return the features of frames uint8 [n, H, W, 3] beside their rollouts' first frames, [n, width]."""
@@ -88,13 +90,14 @@ class VideoProgressModel:
         Raises:
             ConfigurationError: If a video is of another size than the network's.
         """
-        features = self.features(videos, instructions)
         network = self.network
+        features = self.features(videos, instructions)
         with torch.no_grad():
             return [
                 Progress(
                     (network.progress(rows).softmax(1) @ torch.linspace(0.0, 1.0, BINS)).numpy().clip(0.0, 1.0),
                     network.success(rows)[:, 0].sigmoid().numpy(),
+                    ((ending(rows) - network.typical) / network.spread).numpy(),
                 )
                 for rows in features
             ]
@@ -199,7 +202,21 @@ def train_video_model(
         optimizer.step()
         schedule.step()
         on_step(step + 1, loss.item())
-    return VideoProgressModel(network)
+    model = VideoProgressModel(network)
+    endings = torch.stack([ending(rows) for rows in model.features(*_shown(rollouts))])
+    network.typical, network.spread = endings.mean(0), endings.std(0) + 0.1  # a feature that is always 0 tells nothing
+    return model
+
+
+def ending(features: Tensor) -> Tensor:
+    """Return the mean features of the last three of T frames [T, width]; [width]."""
+    return features[-3:].mean(0)
+
+
+def _shown(rollouts: Sequence[Rollout]) -> tuple[list[Video], list[str]]:
+    """Return the frames of each rollout that a reward is made of, and the instructions."""
+    videos = [rollout.frames[spaced_frames(len(rollout.frames), _FRAMES)] for rollout in rollouts]
+    return videos, [rollout.instruction for rollout in rollouts]
 
 
 Pair = tuple[Sequence[Rollout], Sequence[Rollout]]

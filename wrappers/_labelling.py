@@ -107,6 +107,8 @@ class LabellingCore(Slots):
                 self.rescue(lost)
         streams = self.advance(active, done, np.where(active, rewards, np.nan), predicted, np.zeros(self.n), None)
         if self._per == "episode" and self.predicting:
+            if self.recording:
+                self._observe(np.flatnonzero(done & active & streams.executed), streams.real_total)
             streams.predicted_total = np.where(done, streams.predicted_total, np.nan)  # unknown before the end
         labels = int((done & streams.executed).sum())
         if labels and self.recording:
@@ -140,10 +142,20 @@ class LabellingCore(Slots):
         whole = [slot for slot in slots if not self._interrupted[slot]]
         rewards = dict.fromkeys(map(int, slots), float("nan"))
         if whole:
-            columns = [[list(column) for column in zip(*self._episodes[slot], strict=True)] for slot in whole]
-            judged = self._timed(len(whole), *(list(column) for column in zip(*columns, strict=True)))
+            judged = self._timed(len(whole), *self._columns(whole))
             rewards.update(zip(map(int, whole), judged, strict=True))
         return list(rewards.values())
+
+    def _observe(self, slots: np.ndarray[Any, Any], totals: FloatArray) -> None:
+        """Show a model that learns the real rewards of whole episodes that ended now."""
+        whole = [int(slot) for slot in slots if not self._interrupted[slot]]
+        if whole:
+            self._predictor.call("observe", *self._columns(whole), totals[whole].tolist())
+
+    def _columns(self, slots: Sequence[int]) -> list[list[list[Any]]]:
+        """Return observations, actions, next observations and infos of whole episodes, each a list per episode."""
+        episodes = [[list(column) for column in zip(*self._episodes[slot], strict=True)] for slot in slots]
+        return [list(column) for column in zip(*episodes, strict=True)]
 
     def _timed(self, count: int, *batch: Any) -> list[float]:
         start = time.perf_counter()
