@@ -9,7 +9,6 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
-from gymnasium.vector.utils.space_utils import batch_space
 
 from wmrl_envs.correction import Ledger
 from wmrl_envs.wrappers._predicting import Predictor
@@ -171,6 +170,6 @@ def _batched(space: gym.Space[Any], items: Sequence[Any]) -> Any:
     return concatenate(space, items, empty)
 
 
-def unbatched(space: gym.Space[Any], batch: Any, n: int) -> list[Any]:
-    """Return a vector environment's batch as n single items."""
-    return list(iterate(batch_space(space, n), batch))
+def unbatched(space: gym.Space[Any], batch: Any) -> list[Any]:
+    """Return a vector environment's batch as single items; ``space`` is the batch's."""
+    return list(iterate(space, batch))

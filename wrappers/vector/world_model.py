@@ -197,14 +197,14 @@ class WorldModelWrapper(VectorWrapper[Any, Any, Any, Any, Any], RecordConstructo
         """Let the model judge a step of an environment without a grader; return the streams and the rewards to show."""
         core = self.core
         assert isinstance(core, LabellingCore)
-        before = unbatched(self.single_observation_space, self._observations, core.n)
-        after = unbatched(self.single_observation_space, observations, core.n)
+        before = unbatched(self.observation_space, self._observations)
+        after = unbatched(self.observation_space, observations)
         told = slot_infos(infos, core.n, (*self._withhold, "final_info", "final_obs"))
         if self._mode is AutoresetMode.SAME_STEP and done.any():
             ended = slot_infos(infos.get("final_info", {}), core.n, self._withhold)
             for slot in np.flatnonzero(done):
                 after[slot], told[slot] = infos["final_obs"][slot], ended[slot]
-        taken = unbatched(self.single_action_space, actions, core.n)
+        taken = unbatched(self.action_space, actions)
         streams = core.finish(active, done, np.asarray(rewards, np.float64), before, taken, after, told)
         shown = np.where(streams.executed, rewards, np.nan_to_num(streams.predicted))
         return streams, np.where(active, shown, 0.0)
