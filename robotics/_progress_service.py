@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from wmrl_envs.errors import ConfigurationError, ProgressModelError
 from wmrl_envs.robotics._progress_wire import (
     MAX_VIDEOS,
@@ -131,6 +133,7 @@ class ProgressService:
         try:
             scores, reasons = finite(list(self._model.score(videos, instructions)))
             checked = check_scores(name, scores, videos)
+            _check_features(name, checked)
         except (ConfigurationError, ProgressModelError) as error:
             logger.warning(str(error))
             raise
@@ -146,3 +149,12 @@ class ProgressService:
     def _refuse_if_stopping(self) -> None:
         if self._stopping:
             raise Refusal(503, "the server stops")
+
+
+def _check_features(name: str, scores: list[Progress | None]) -> None:
+    for index, item in enumerate(scores):
+        if item is not None and item.features is not None and np.ndim(item.features) != 1:
+            raise ProgressModelError(
+                f"{name}.score returned features of shape {list(np.shape(item.features))} for video {index}; they are "
+                "one row of numbers [d]"
+            )

@@ -48,7 +48,8 @@ _REQUEST, _ANSWER = 1, 2
 _ENVELOPE = struct.Struct("<8sHHIQI")
 _VIDEO = struct.Struct("<IIIIQ")  # frames, height, width, bytes of the instruction, bytes of the compressed frames
 _HEAD = struct.Struct("<II")  # checksum of the request, bytes of the model's name
-_SCORES = struct.Struct("<BBII")  # bytes of a progress score, of a success score (0: none), frames, bytes of the reason
+# Bytes of each number of progress, success and features (0: none); frames, features, bytes of the reason.
+_SCORES = struct.Struct("<BBBIII")
 _FLOATS: dict[int, np.dtype[Any]] = {2: np.dtype("<f2"), 4: np.dtype("<f4"), 8: np.dtype("<f8")}
 
 
@@ -134,11 +135,11 @@ def encode_answer(answer: Answer) -> bytes:
     parts = [_HEAD.pack(answer.request, len(name)), name]
     for scores, reason in zip(answer.scores, answer.reasons, strict=True):
         text = reason.encode(errors="replace")
-        progress = None if scores is None else _floats(scores.progress)
-        success = None if scores is None or scores.success is None else _floats(scores.success)
-        sizes = [0 if values is None else values.itemsize for values in (progress, success)]
-        parts += [_SCORES.pack(*sizes, 0 if progress is None else len(progress), len(text)), text]
-        parts += [values.tobytes() for values in (progress, success) if values is not None]
+        arrays = [None if values is None else _floats(values) for _, values in _parts(scores)]
+        sizes = [0 if values is None else values.itemsize for values in arrays]
+        progress, _, features = [0 if values is None else len(values) for values in arrays]
+        parts += [_SCORES.pack(*sizes, progress, features, len(text)), text]
+        parts += [values.tobytes() for values in arrays if values is not None]
     return _message(_ANSWER, len(answer.scores), parts)
 
 
@@ -154,12 +155,12 @@ def decode_answer(message: bytes) -> Answer:
     scores: list[Progress | None] = []
     reasons: list[str] = []
     for _ in range(count):
-        *kinds, frames, text = reader.unpack(_SCORES)
+        *kinds, frames, width, text = reader.unpack(_SCORES)
         reasons.append(reader.text(text))
-        progress, success = (_array(reader, kind, frames) for kind in kinds)
-        if progress is None and (success is not None or frames):
-            raise WireError("it has a video without progress that has frames or a success")
-        scores.append(None if progress is None else Progress(progress, success))
+        arrays = [_array(reader, kind, size) for kind, size in zip(kinds, (frames, frames, width), strict=True)]
+        if arrays[0] is None and (any(kinds) or frames or width):
+            raise WireError("it has a video without progress that has frames, a success or features")
+        scores.append(None if arrays[0] is None else Progress(arrays[0], *arrays[1:]))
     reader.close()
     return Answer(model, request, scores, reasons)
 
@@ -252,10 +253,14 @@ def _array(reader: _Reader, kind: int, frames: int) -> NDArray[Any] | None:
     return np.frombuffer(bytearray(reader.take(frames * kind)), _FLOATS[kind])
 
 
+def _parts(scores: Progress | None) -> list[tuple[str, Any]]:
+    """Return what a video's scores consist of, in the order in which it is sent."""
+    return [(name, getattr(scores, name, None)) for name in ("progress", "success", "features")]
+
+
 def _reason(scores: Any) -> str:
-    if not isinstance(scores, Progress):
-        return ""
-    for kind, values in (("progress", scores.progress), ("success", scores.success)):
-        if values is not None and not np.isfinite(np.asarray(values, np.float64)).all():
-            return f"its {kind} is no finite number at every frame"
+    if isinstance(scores, Progress):
+        for name, values in _parts(scores):
+            if values is not None and not np.isfinite(np.asarray(values, np.float64)).all():
+                return f"its {name} is no finite number in every place"
     return ""

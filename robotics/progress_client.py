@@ -160,7 +160,7 @@ class HTTPProgressModel:
         self, videos: Sequence[Video], instructions: Sequence[str], first: int, server: Health
     ) -> list[Progress | None]:
         message = encode_request(videos, instructions)
-        largest = _SMALL + 4096 * len(videos) + 16 * sum(len(video) for video in videos)
+        largest = _SMALL + 2**17 * len(videos) + 16 * sum(len(video) for video in videos)
         reply = self._exchange("/score", message, largest)
         if reply.status != 200 or reply.kind != CONTENT_TYPE:
             said(self.url, reply)

@@ -23,6 +23,7 @@ __all__ = [
     "Hasty",
     "Redness",
     "Slow",
+    "Square",
     "Undecided",
     "Unnumbered",
 ]
@@ -35,12 +36,15 @@ def redness(video: Video) -> NDArray[np.float64]:
 
 
 class Redness:
-    """Progress is how red a frame is, success how far that exceeds an even mixture; both in the precision asked for."""
+    """Progress is how red a frame is, success how far that exceeds an even mixture, the features are what is red least.
+
+    All are in the precision asked for.
+    """
 
     max_frames = 8
 
-    def __init__(self, dtype: str = "float32", success: bool = True) -> None:
-        self.dtype, self.success = dtype, success
+    def __init__(self, dtype: str = "float32", success: bool = True, features: int = 0) -> None:
+        self.dtype, self.success, self.features = dtype, success, features
         self.asked: list[int] = []
         self.instructions: list[str] = []
         self.closed = False
@@ -55,7 +59,8 @@ class Redness:
 
     def _progress(self, share: NDArray[np.float64]) -> Progress:
         success = np.clip(1.5 * share - 0.5, 0.0, 1.0).astype(self.dtype) if self.success else None
-        return Progress(share.astype(self.dtype), success)
+        features = np.resize(np.sort(share) - 0.5, self.features).astype(self.dtype) if self.features else None
+        return Progress(share.astype(self.dtype), success, features)
 
 
 class Undecided(Redness):
@@ -144,6 +149,13 @@ class Alone(Redness):
         time.sleep(0.01)
         self.working = False
         return super().score(videos, instructions)
+
+
+class Square(Redness):
+    """Describes a video by a table."""
+
+    def _progress(self, share: NDArray[np.float64]) -> Progress:
+        return Progress(share.astype(np.float32), features=np.eye(2, dtype=np.float32))
 
 
 class Exacting(Redness):

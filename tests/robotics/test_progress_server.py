@@ -75,17 +75,19 @@ def assert_equal(found: list[Progress | None], expected: list[Progress | None]) 
             continue
         assert one.progress.dtype == other.progress.dtype
         assert one.progress.tobytes() == other.progress.tobytes()
-        assert (one.success is None) == (other.success is None)
-        if one.success is not None and other.success is not None:
-            assert one.success.tobytes() == other.success.tobytes()
+        for mine, theirs in ((one.success, other.success), (one.features, other.features)):
+            assert (mine is None) == (theirs is None)
+            if mine is not None and theirs is not None:
+                assert mine.dtype == theirs.dtype
+                assert mine.tobytes() == theirs.tobytes()
 
 
-@pytest.mark.parametrize("success", [True, False])
+@pytest.mark.parametrize(("success", "features"), [(True, 0), (False, 0), (True, 3), (False, 10_000)])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_equals_the_model_in_process(dtype: str, success: bool) -> None:
-    model = colours.Redness(dtype, success)
+def test_equals_the_model_in_process(dtype: str, success: bool, features: int) -> None:
+    model, alone = (colours.Redness(dtype, success, features) for _ in "12")
     with serving(model, name="red") as client:
-        assert_equal(client.score(VIDEOS, INSTRUCTIONS), colours.Redness(dtype, success).score(VIDEOS, INSTRUCTIONS))
+        assert_equal(client.score(VIDEOS, INSTRUCTIONS), alone.score(VIDEOS, INSTRUCTIONS))
         assert model.instructions == INSTRUCTIONS
         assert model.asked == [len(VIDEOS)]
         assert client.max_frames == 8
@@ -138,6 +140,7 @@ def test_not_scored_is_none_with_a_reason(caplog: pytest.LogCaptureFixture) -> N
         (colours.Forgetful(), ProgressModelError, "Forgetful.score returned 1 scores for 2 videos"),
         (colours.Hasty(), ProgressModelError, "one number per frame"),
         (colours.Excited(), ProgressModelError, r"must be in \[0, 1\]"),
+        (colours.Square(), ProgressModelError, r"features of shape \[2, 2\] for video 0"),
         (colours.Broken(), ProgressModelError, "ZeroDivisionError: there is no light"),
         (colours.Choosy(), ConfigurationError, "instructions must be 'turn red', got 'redder'"),
     ],
