@@ -94,13 +94,13 @@ def resize(frames: Video, size: int | tuple[int, int]) -> Video:
         size: Height and width in pixels, at least 1; one number for both.
 
     Returns:
-        uint8 [T, height, width, 3].
+        uint8 [T, height, width, 3]; the frames themselves where the size is theirs.
 
     Raises:
         ConfigurationError: If the frames or the size are something else.
     """
     check_videos([frames], ["resize"])
-    height, width = (size, size) if isinstance(size, int) else size
+    height, width = (size, size) if isinstance(size, int | np.integer) else size
     if height < 1 or width < 1:
         raise ConfigurationError(f"a frame of {height} x {width} pixels has no pixel; both are at least 1")
     if frames.shape[1:3] == (height, width):
@@ -136,6 +136,7 @@ def draw_progress(
         ConfigurationError: If the frames are no video, a curve has another length or leaves [0, 1], or there is an
             anchor without its real label.
     """
+    title = " ".join(title.split())
     check_videos([frames], [title or "draw"])
     if anchor and real is None:
         raise ConfigurationError("an anchor is a rollout whose real success is known; give real=True or real=False")

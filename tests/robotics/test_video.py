@@ -151,6 +151,7 @@ def test_resize() -> None:
     assert resize(video, 32).shape == (4, 32, 32, 3)
     assert resize(video, (20, 30)).shape == (4, 20, 30, 3)
     assert resize(video, (64, 96)) is video
+    assert np.array_equal(resize(video, np.int64(32)), resize(video, (32, 32)))  # type: ignore[arg-type]
     # A quarter of the pixels: each the mean of four.
     means = video.reshape(4, 32, 2, 48, 2, 3).mean(axis=(2, 4))
     assert np.abs(resize(video, (32, 48)).astype(float) - means).max() <= 0.5
