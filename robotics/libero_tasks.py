@@ -12,6 +12,7 @@ import importlib.util
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -71,8 +72,8 @@ def import_libero() -> None:
 
     choose_backend()  # robosuite would take EGL unasked, at its import
     try:
-        _import_robosuite()
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
+            _import_robosuite()
             importlib.import_module("libero.libero.envs")
     except ImportError as error:
         hint = f"{install}; without libGL, pip install --force-reinstall --no-deps 'opencv-python-headless<5'"

@@ -163,6 +163,7 @@ def test_success_ends_the_episode_where_it_shall():
     turn_on(env)
     assert env.step(STILL)[2:4] == (True, False)
     env.close()
+    env.close()  # harmless when repeated
 
 
 def turn_on(env: gym.Env[Any, Any]) -> None:
