@@ -47,6 +47,8 @@ from wmrl_envs.robotics.progress_server import ProgressServer
 
 HERE = Path(__file__).parent
 TOKEN = "a-token-of-the-tests"
+PATIENCE = 120.0
+"""Seconds, for what takes none on a machine that has time."""
 HURRY = {"retries": 1, "backoff": 0.01}
 
 
@@ -64,7 +66,7 @@ INSTRUCTIONS = ["turn red", "fais rougir l'image, s'il te plaît", "翻轉影片
 @contextmanager
 def serving(model: Any, **settings: Any) -> Iterator[HTTPProgressModel]:
     with ProgressServer(model, **settings) as server:
-        yield HTTPProgressModel(server.url, timeout=20.0, **HURRY)
+        yield HTTPProgressModel(server.url, timeout=PATIENCE, **HURRY)
 
 
 def assert_equal(found: list[Progress | None], expected: list[Progress | None]) -> None:
@@ -97,7 +99,7 @@ def test_equals_the_model_in_process(dtype: str, success: bool, features: int) -
 
 def test_name_of_a_server_is_a_progress_model() -> None:
     with ProgressServer(colours.Redness()) as server:
-        model = resolve_progress_model(server.url, timeout=20.0)
+        model = resolve_progress_model(server.url, timeout=PATIENCE)
         assert_equal(score_videos(model, VIDEOS, INSTRUCTIONS), colours.Redness().score(VIDEOS, INSTRUCTIONS))
 
 
@@ -325,7 +327,7 @@ def test_scripted_server_would_be_understood() -> None:
         (lambda request: reply(answer_to(request)[:-1]), "cannot be read"),
         (lambda request: reply(answer_to(request) + b"x"), "cannot be read"),
         (lambda request: reply(answer_to(request), length=10**6), "tried 2 times.*broke off after"),
-        (lambda request: reply(b"x" * 10**8), "longer than"),
+        (lambda request: reply(b"x" * 4 * 10**6), "longer than"),
         (lambda request: reply(request), "kind 1"),
         (lambda request: reply(answer_to(request, request=1)), "another request"),
         (lambda request: reply(answer_to(request, model="blue")), "now runs 'blue', and ran 'red' before"),
@@ -339,7 +341,7 @@ def test_scripted_server_would_be_understood() -> None:
 )
 def test_answers_that_are_none(script: Callable[[bytes], bytes], words: str) -> None:
     with scripted(sends(script)) as url:
-        client = HTTPProgressModel(url, timeout=20.0, **HURRY)
+        client = HTTPProgressModel(url, timeout=PATIENCE, **HURRY)
         with pytest.raises(ProgressModelError, match=words) as raised:
             client.score(VIDEOS, INSTRUCTIONS)
         assert url in str(raised.value)
@@ -456,7 +458,7 @@ def request(body: bytes, more: str = "", kind: str = CONTENT_TYPE, length: int |
 def sent(server: ProgressServer, content: bytes, *, broken_off: bool = False) -> bytes:
     """Send bytes, and nothing after them, and return what comes back."""
     found = b""
-    with socket.create_connection(("127.0.0.1", server.port), 20.0) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as connection:
         connection.sendall(content)
         if broken_off:
             connection.shutdown(socket.SHUT_WR)
@@ -482,7 +484,7 @@ GOOD = encode_request(VIDEOS, INSTRUCTIONS)
         (request(GOOD[:8] + b"\x07\x00" + GOOD[10:]), 400, b"version 7 of the protocol, this side speaks 1"),
         (request(GOOD[:-1]), 400, b"was announced"),
         (request(claiming((1, 1, 1), zlib.compress(bytes(3)))), 200, b"wmrlprog"),
-        (request(claiming((1, 1, 1), zlib.compress(bytes(10**8)))), 400, b"are not the 3 bytes"),
+        (request(claiming((1, 1, 1), zlib.compress(bytes(10**7)))), 400, b"are not the 3 bytes"),
         (request(claiming((1, 1, 2), zlib.compress(bytes(3)))), 400, b"are not the 6 bytes"),
         (request(claiming((1, 1, 1), zlib.compress(bytes(3)) + b"x")), 400, b"are not the 3 bytes"),
         (request(claiming((1, 1, 1), b"no zlib")), 400, b"cannot be decompressed"),
@@ -525,12 +527,12 @@ def test_request_that_is_broken_off(server: ProgressServer) -> None:
 def test_client_that_went_away_is_not_scored_for() -> None:
     model = colours.Slow()
     with ProgressServer(model) as server, ThreadPoolExecutor(1) as pool:
-        first = pool.submit(HTTPProgressModel(server.url, timeout=20.0).score, VIDEOS, INSTRUCTIONS)
-        assert model.begun.wait(20.0)
+        first = pool.submit(HTTPProgressModel(server.url, timeout=PATIENCE).score, VIDEOS, INSTRUCTIONS)
+        assert model.begun.wait(PATIENCE)
         with pytest.raises(ProgressModelError, match="no answer within 0.3 s"):
             HTTPProgressModel(server.url, timeout=0.3).score(VIDEOS, INSTRUCTIONS)
         model.may_go_on.set()
-        assert first.result(20.0)[0] is not None
+        assert first.result(PATIENCE)[0] is not None
     assert len(model.asked) == 1
 
 
@@ -539,14 +541,13 @@ def test_closing_waits_for_the_request_at_the_model() -> None:
     server = ProgressServer(model)
     server.start()
     with ThreadPoolExecutor(2) as pool:
-        first, second = (
-            pool.submit(HTTPProgressModel(server.url, timeout=20.0, **HURRY).score, VIDEOS, INSTRUCTIONS) for _ in "12"
-        )
-        assert model.begun.wait(20.0)
+        client = HTTPProgressModel(server.url, timeout=PATIENCE, **HURRY)
+        first, second = (pool.submit(client.score, VIDEOS, INSTRUCTIONS) for _ in "12")
+        assert model.begun.wait(PATIENCE)
         assert not server.close(patience=0.1)
         model.may_go_on.set()
         assert server.close()
-        answered = [future for future in (first, second) if future.exception(20.0) is None]
+        answered = [future for future in (first, second) if future.exception(PATIENCE) is None]
         assert len(answered) == len(model.asked) == 1
     with pytest.raises(ProgressModelError):
         HTTPProgressModel(server.url, **HURRY).health()
@@ -624,7 +625,7 @@ def test_command_serves_and_stops() -> None:
             assert client.health().model == "colour_progress:Redness"
         assert_equal(found, colours.Redness("float64", False).score(VIDEOS, INSTRUCTIONS))
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30.0)
+        out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, out) == (0, "stopped\n")
         assert "without the token" in err and "Traceback" not in err
 
@@ -636,8 +637,8 @@ def test_command_answers_before_an_interrupt_ends_it(tmp_path: Path) -> None:
         found = pool.submit(HTTPProgressModel(url_of(process), **HURRY).score, VIDEOS, INSTRUCTIONS)
         wait_for(sign)
         process.send_signal(signal.SIGINT)
-        assert_equal(found.result(20.0), colours.Redness().score(VIDEOS, INSTRUCTIONS))
-        out, err = process.communicate(timeout=30.0)
+        assert_equal(found.result(PATIENCE), colours.Redness().score(VIDEOS, INSTRUCTIONS))
+        out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, out, err) == (0, "stopped\n", "")
 
 
@@ -650,11 +651,11 @@ def test_server_that_dies_at_work(tmp_path: Path) -> None:
         wait_for(sign)
         process.kill()
         with pytest.raises(ProgressModelError, match=f"{url}: tried 2 times.*wmrl progress serve MODEL --port"):
-            found.result(20.0)
+            found.result(PATIENCE)
 
 
 def wait_for(file: Path) -> None:
-    for _ in range(2000):
+    for _ in range(int(100 * PATIENCE)):
         if file.exists():
             return
         time.sleep(0.01)
@@ -694,4 +695,4 @@ def test_server_needs_little() -> None:
         "heavy = {'typer', 'rich', 'scipy', 'pandas', 'sklearn', 'torch', 'transformers', 'httpx', 'mujoco'}\n"
         "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
