@@ -115,7 +115,7 @@ class LiberoEnv(RobotEnv[LiberoEpisodes]):
         render_mode: str | None = None,
         render_size: int = 256,
     ) -> None:
-        """Build the environment; a task's scene is built at its first reset (a few seconds, the next ones are quick).
+        """Build the environment; a task's scene is built at its first reset: a few seconds, about a gigabyte of memory.
 
         Args:
             suite: ``"libero_10"``, ``"libero_spatial"``, ``"libero_object"``, ``"libero_goal"``, ``"libero_90"``, or a
