@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wmrl_envs.errors import ConfigurationError, did_you_mean
+from wmrl_envs.robotics.label_memory import AdaptiveModel, LabelMemory
 from wmrl_envs.robotics.label_residual import LabelResidual
 from wmrl_envs.robotics.progress import (
     Progress,
@@ -32,8 +34,9 @@ Episodes = Sequence[Sequence[Any]]
 class ProgressReward:
     """Rewards whole episodes by their progress, as ``WorldModelWrapper(env, reward, per="episode")`` asks.
 
-    With ``learn`` it also takes in the labels of the anchor episodes: what the model gets wrong about rollouts that it
-    sees as alike is corrected for in later episodes. It is a prediction all the same, and corrected further up as such.
+    With ``learn`` it also takes in the labels of the anchor episodes, so that later episodes are predicted better: a
+    model that can ``adapt`` goes on learning (a copy of it does), and of any other one what it gets wrong about
+    rollouts that it describes alike is corrected for. It is a prediction all the same, corrected further up as such.
 
     Attributes:
         model: The progress model.
@@ -70,7 +73,13 @@ class ProgressReward:
         self.model = resolve_progress_model(model, **(model_kwargs or {}))
         self._kind: RewardKind = kind
         self._frames, self._image = int(frames), image
-        self._residual = LabelResidual() if learn else None
+        self._memory: LabelMemory | None = None
+        self._residual: LabelResidual | None = None
+        if learn and isinstance(self.model, AdaptiveModel):
+            self.model = copy.deepcopy(self.model)
+            self._memory = LabelMemory(self.model)
+        elif learn:
+            self._residual = LabelResidual()
 
     def __call__(
         self, observations: Episodes, actions: Episodes, next_observations: Episodes, infos: Episodes
@@ -83,11 +92,8 @@ class ProgressReward:
             next_observations: n episodes of single observations after each step.
             infos: Not read.
         """
-        scores, instructions = self._scores(observations, next_observations)
-        rewards = [None if found is None else trajectory_reward(found, self._kind) for found in scores]
-        if self._residual is None:
-            return rewards
-        return self._residual.corrected(scores, instructions, rewards)
+        scores, instructions, rewards = self._scored(*self._videos(observations, next_observations))
+        return rewards if self._residual is None else self._residual.corrected(scores, instructions, rewards)
 
     def observe(
         self,
@@ -98,19 +104,21 @@ class ProgressReward:
         labels: Sequence[float],
     ) -> None:
         """Take in the real rewards of n episodes, if learning; episodes as they were scored."""
-        if self._residual is not None:
-            scores, instructions = self._scores(observations, next_observations)
-            rewards = [None if found is None else trajectory_reward(found, self._kind) for found in scores]
-            self._residual.learn(scores, instructions, rewards, labels)
+        if self._memory is not None:
+            self._memory.learn(*self._videos(observations, next_observations), labels)
+        elif self._residual is not None:
+            self._residual.learn(*self._scored(*self._videos(observations, next_observations)), labels)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the labels seen so far, JSON-able and exact."""
-        return {} if self._residual is None else {"residual": self._residual.state_dict()}
+        learner = self._residual if self._memory is None else self._memory
+        return {} if learner is None else {"labels": learner.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what ``state_dict`` returned."""
-        if self._residual is not None and "residual" in state:
-            self._residual.load_state_dict(state["residual"])
+        learner = self._residual if self._memory is None else self._memory
+        if learner is not None and "labels" in state:
+            learner.load_state_dict(state["labels"])
 
     def video(self, observations: Sequence[Any], next_observations: Sequence[Any]) -> Video:
         """Return the frames of one episode that the model is shown, uint8 [frames, H, W, 3]."""
@@ -118,7 +126,7 @@ class ProgressReward:
         seen += [observation[self._image] for observation in next_observations]
         return np.stack([seen[number] for number in spaced_frames(len(seen), self._frames)])
 
-    def _scores(self, observations: Episodes, next_observations: Episodes) -> tuple[list[Progress | None], list[str]]:
+    def _videos(self, observations: Episodes, next_observations: Episodes) -> tuple[list[Video], list[str]]:
         for key in (self._image, "instruction"):
             if key not in observations[0][0]:
                 raise ConfigurationError(
@@ -126,5 +134,14 @@ class ProgressReward:
                     "needs an image and an instruction"
                 )
         videos = [self.video(before, after) for before, after in zip(observations, next_observations, strict=True)]
-        instructions = [episode[0]["instruction"] for episode in observations]
-        return score_videos(self.model, videos, instructions), instructions
+        return videos, [episode[0]["instruction"] for episode in observations]
+
+    def _scored(
+        self, videos: list[Video], instructions: list[str]
+    ) -> tuple[list[Progress | None], list[str], list[float | None]]:
+        scores = score_videos(self.model, videos, instructions)
+        return (
+            scores,
+            instructions,
+            [None if found is None else trajectory_reward(found, self._kind) for found in scores],
+        )

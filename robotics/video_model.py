@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ __all__ = ["VideoNetwork", "VideoProgressModel", "train_video_model"]
 BINS = 10
 _FRAMES = 8
 """Frames of a rollout that preference compares."""
+_REPLAYED = 512
+"""Frames of the training data that are kept."""
+_ADAPT_STEPS, _ADAPT_BATCH, _ADAPT_RATE = 150, 16, 1e-3
+"""Chosen on rollouts of imitating policies, as the correlation with the label within groups of one initial state."""
 
 
 class VideoNetwork(nn.Module):
@@ -66,23 +71,40 @@ class VideoNetwork(nn.Module):
         return features
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Replay:
+    """Frames of the training data that a model which goes on learning is reminded of."""
+
+    frames: NDArray[np.uint8]
+    """[n, H, W, 3]"""
+    first: NDArray[np.uint8]
+    """[n, H, W, 3] the first frames of their rollouts."""
+    instructions: list[str]
+    """n sentences."""
+    solved: NDArray[np.bool_]
+    """[n] whether the task had been solved by then."""
+
+
 class VideoProgressModel:
     """A progress model around a ``VideoNetwork``.
 
     Attributes:
         network: The trained network.
+        replay: What ``adapt`` is reminded of.
     """
 
-    def __init__(self, network: VideoNetwork, *, batch_size: int = 256) -> None:
+    def __init__(self, network: VideoNetwork, replay: Replay, *, batch_size: int = 256) -> None:
         """Score with a network.
 
         Args:
             network: The network; put into evaluation mode.
+            replay: Part of what it was trained on.
             batch_size: Frames at once.
         """
         if batch_size < 1:
             raise ConfigurationError(f"batch_size must be at least 1, got {batch_size!r}")
-        self.network, self._batch_size = network.eval(), batch_size
+        self.network, self.replay, self._batch_size = network.eval(), replay, batch_size
+        self._trained = {name: tensor.clone() for name, tensor in network.state_dict().items()}
 
     def score(self, videos: Sequence[Video], instructions: Sequence[str]) -> list[Progress | None]:
         """Score every frame of n videos.
@@ -130,11 +152,45 @@ class VideoProgressModel:
             )
         return list(torch.cat(found).split([len(video) for video in videos]))
 
+    def adapt(self, videos: Sequence[Video], instructions: Sequence[str], labels: Sequence[float]) -> None:
+        """Learn from labelled rollouts, anew from the weights that the demonstrations gave.
+
+        The mean success logit of a video's last three frames is fitted to its label, and the success of frames of the
+        training data beside it, so that they are not forgotten. Equal arguments give equal weights.
+
+        Args:
+            videos: n rollouts of 3 frames or more, all of one length.
+            instructions: n sentences.
+            labels: n numbers in [0, 1], whether each was solved.
+        """
+        check_videos(videos, instructions)
+        network, generator = self.network, np.random.default_rng(len(videos))
+        network.load_state_dict(self._trained)
+        optimizer = torch.optim.Adam(network.parameters(), _ADAPT_RATE)
+        shown = np.stack([np.stack([video[0], *video[-3:]]) for video in videos])
+        wanted = torch.tensor(labels, dtype=torch.float32).clamp(0.0, 1.0)
+        for _ in range(_ADAPT_STEPS):
+            chosen = generator.integers(len(shown), size=_ADAPT_BATCH)
+            loss = _label_loss(network, shown[chosen], [instructions[i] for i in chosen], wanted[chosen], generator)
+            loss = loss + _replay_loss(network, self.replay, 2 * _ADAPT_BATCH, generator)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
     def save(self, folder: Path) -> None:
-        """Write weights and settings into a folder."""
+        """Write weights, settings and the replay into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / "progress.safetensors") as temporary:
             save_file(self.network.state_dict(), temporary)
+        with replacing(folder / "replay.npz") as temporary:
+            replay = self.replay
+            np.savez_compressed(
+                temporary,
+                frames=replay.frames,
+                first=replay.first,
+                instructions=np.array(replay.instructions),
+                solved=replay.solved,
+            )
         write_json(folder / "progress.json", self.network.config)
 
     @classmethod
@@ -147,11 +203,14 @@ class VideoProgressModel:
         try:
             network = VideoNetwork(**json.loads((folder / "progress.json").read_text(encoding="utf-8")))
             network.load_state_dict(load_file(folder / "progress.safetensors"))
+            with np.load(folder / "replay.npz") as saved:
+                names = [str(name) for name in saved["instructions"]]
+                replay = Replay(saved["frames"], saved["first"], names, saved["solved"])
         except Exception as error:
             raise ProgressModelError(
                 f"{folder} holds no video progress model that can be read: {error}; `wmrl progress train` makes one"
             ) from error
-        return cls(network, **kwargs)
+        return cls(network, replay, **kwargs)
 
 
 def train_video_model(
@@ -202,10 +261,10 @@ def train_video_model(
         optimizer.step()
         schedule.step()
         on_step(step + 1, loss.item())
-    model = VideoProgressModel(network)
+    model = VideoProgressModel(network, _replay(rollouts, generator))
     endings = torch.stack([ending(rows) for rows in model.features(*_shown(rollouts))])
     network.typical, network.spread = endings.mean(0), endings.std(0) + 0.1  # a feature that is always 0 tells nothing
-    return model
+    return VideoProgressModel(network, model.replay)
 
 
 def ending(features: Tensor) -> Tensor:
@@ -273,6 +332,42 @@ def _preference_loss(
             rows += [(rollout, int(t)) for t in spaced_frames(len(rollout.frames), _FRAMES)]
     scores = network.preference(_encode(network, rows, shift, generator)).view(n, 2, _FRAMES).mean(2)
     return F.softplus(scores[:, 1] - scores[:, 0]).mean()
+
+
+def _label_loss(
+    network: VideoNetwork,
+    shown: NDArray[np.uint8],
+    instructions: Sequence[str],
+    labels: Tensor,
+    generator: np.random.Generator,
+) -> Tensor:
+    """Compare the mean success logit of n rollouts' last frames with their labels; [n, first and last 3, H, W, 3]."""
+    n, seen, height, width, _ = shown.shape
+    together = shown.transpose(0, 2, 3, 1, 4).reshape(n, height, width, seen * 3)
+    moved = shifted(together, 2, generator).reshape(n, height, width, seen, 3).transpose(0, 3, 1, 2, 4)
+    last = moved[:, 1:].reshape(-1, height, width, 3)
+    repeated = [instruction for instruction in instructions for _ in range(seen - 1)]
+    features = network(last, np.repeat(moved[:, 0], seen - 1, axis=0), repeated)
+    logits = network.success(features)[:, 0].view(n, seen - 1).mean(1)
+    return F.binary_cross_entropy_with_logits(logits, labels)
+
+
+def _replay_loss(network: VideoNetwork, replay: Replay, n: int, generator: np.random.Generator) -> Tensor:
+    chosen = generator.integers(len(replay.solved), size=n)
+    moved = shifted(np.concatenate([replay.frames[chosen], replay.first[chosen]], axis=3), 2, generator)
+    features = network(moved[..., :3], moved[..., 3:], [replay.instructions[i] for i in chosen])
+    solved = torch.as_tensor(replay.solved[chosen], dtype=torch.float32)
+    return F.binary_cross_entropy_with_logits(network.success(features)[:, 0], solved)
+
+
+def _replay(rollouts: Sequence[Rollout], generator: np.random.Generator) -> Replay:
+    rows = _draw(rollouts, _REPLAYED, generator)
+    return Replay(
+        np.stack([rollout.frames[t] for rollout, t in rows]),
+        np.stack([rollout.frames[0] for rollout, _ in rows]),
+        [rollout.instruction for rollout, _ in rows],
+        np.array([rollout.solved[t] for rollout, t in rows]),
+    )
 
 
 def two_hot(targets: Tensor) -> Tensor:
