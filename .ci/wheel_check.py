@@ -11,7 +11,8 @@ start = time.perf_counter()
 import wmrl_envs  # noqa: E402, F401
 
 took = time.perf_counter() - start
-assert "torch" not in sys.modules, "import wmrl_envs must not import torch"
+for heavy in ("torch", "mujoco", "cv2"):
+    assert heavy not in sys.modules, f"import wmrl_envs must not import {heavy}"
 print(f"import wmrl_envs: {took:.2f} s")
 
 import gymnasium as gym  # noqa: E402
@@ -51,3 +52,11 @@ from wmrl_envs.world_models.prompting import BUILTIN_TEMPLATES, PromptTemplates 
 for templates in BUILTIN_TEMPLATES:
     assert PromptTemplates.load(templates).conversation(Submission(load_task("titanic"), "print(1)"))
 print(f"the wheel holds the prompt templates {', '.join(BUILTIN_TEMPLATES)}")
+
+from wmrl_envs.errors import MissingExtraError  # noqa: E402
+
+try:
+    gym.make("wmrl/MetaWorld-v0").reset()
+except MissingExtraError as error:
+    assert "wmrl-envs[robotics]" in str(error)
+    print("without the extra, the robots say how to install it")

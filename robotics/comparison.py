@@ -52,13 +52,14 @@ class Arm:
     """Progress models that it is run with; empty where it needs none."""
 
 
-_PAPER: dict[str, Any] = {"reward_kind": "shaped", "learn": False}
+_GRPO: dict[str, Any] = {"scale": "standardise"}
+_PAPER: dict[str, Any] = {"reward_kind": "shaped", "learn": False, **_GRPO}
 ARMS = {
-    "anchors": Arm("real success on the anchors alone", {"reward": "anchors-only"}, ()),
+    "anchors": Arm("real success on the anchors alone", {"reward": "anchors-only", **_GRPO}, ()),
     "progress": Arm("progress alone", {"reward": "world-model", **_PAPER}),
     "paper": Arm("progress + anchors, the paper's corrections", {"reward": "paper", **_PAPER}),
-    "ours": Arm("progress + anchors, rectified and learning", {"reward": "rectified"}),
-    "real": Arm("real success everywhere", {"reward": "real"}, ()),
+    "ours": Arm("success predicted by a model that learns from the anchors", {"reward": "mixed", "scale": "centre"}),
+    "real": Arm("real success everywhere", {"reward": "real", **_GRPO}, ()),
 }
 """The arms by name."""
 

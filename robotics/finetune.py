@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wmrl_envs.correction import SCHEMES, stream_advantages
+from wmrl_envs.correction import SCHEMES, Scale, stream_advantages
 from wmrl_envs.errors import ConfigurationError, check_settings, did_you_mean
 from wmrl_envs.robotics.envs import MetaWorldVectorEnv
 from wmrl_envs.robotics.policy import SmallVLA
@@ -35,8 +35,9 @@ class FinetuneConfig:
 
     tasks: str = "button-press,drawer-open,window-open"
     """Meta-World tasks, separated by commas."""
-    reward: str = "rectified"
-    """Reward scheme: rectified, paper, debias, denoise, mixed, world-model, real or anchors-only."""
+    reward: str = "mixed"
+    """Reward scheme: rectified, paper, debias, denoise, mixed, world-model, real or anchors-only. With few labels a
+    step, rectification's variance costs more than the bias that it removes; the model that learns removes most of it."""
     reward_kind: RewardKind = "success"
     """What becomes of the progress model's scores: shaped (the paper's), final, max or success."""
     learn: bool = True
@@ -49,6 +50,9 @@ class FinetuneConfig:
     """Rollouts from one initial state."""
     anchor_fraction: float = 0.1
     """Share of groups whose real success is read."""
+    scale: Scale = "centre"
+    """How rewards become advantages within a group: ``standardise``, or ``centre``, which lets a group count for little
+    whose rollouts are predicted alike."""
     ramp: float = 0.3
     """Share of training over which the correction grows to full strength (alpha); 0 has it from the start."""
     min_pairs: int = 24
@@ -219,6 +223,7 @@ class RobotTrainer:
             anchor_fraction=config.anchor_fraction,
             scheme=config.reward,
             ramp=config.ramp,
+            scale=config.scale,
             calibration={"min_pairs": config.min_pairs},
             seed=config.seed,
             run=run,
