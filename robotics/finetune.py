@@ -37,7 +37,7 @@ class FinetuneConfig:
     """Meta-World tasks, separated by commas."""
     reward: str = "mixed"
     """Reward scheme: rectified, paper, debias, denoise, mixed, world-model, real or anchors-only. With few labels a
-    step, rectification's variance costs more than the bias that it removes; the model that learns removes most of it."""
+    step rectification's variance costs more than the bias that it removes; a model that learns has less of it."""
     reward_kind: RewardKind = "success"
     """What becomes of the progress model's scores: shaped (the paper's), final, max or success."""
     learn: bool = True
