@@ -221,6 +221,8 @@ def _rendering(section: str) -> Finding:
         backend = choose_backend()
     except WMRLError as error:
         return Finding(section, "rendering", "neither EGL nor OSMesa works", good=False, help=str(error))
+    except subprocess.TimeoutExpired:
+        return Finding(section, "rendering", "does not answer", good=False, help=INSTALL_GL)
     name = {"egl": "EGL", "osmesa": "OSMesa"}.get(backend, backend)
     # In a process of its own: OpenGL may end the interpreter, and binds it to the platform that was tried first.
     command = [sys.executable, "-c", _SCENE]
