@@ -171,6 +171,24 @@ class Episodes(Generic[S]):
             )
         return int(number)
 
+    def checked_action(self, action: Any) -> NDArray[np.float32]:
+        """Return a decision's actions, float32 [chunk, a] in [-1, 1].
+
+        Raises:
+            ConfigurationError: If the action has another shape, or is not finite.
+        """
+        shape = self.action_space.shape
+        try:
+            given = np.asarray(action, np.float32)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"an action must be {shape} finite numbers in [-1, 1], got {action!r}") from error
+        if given.shape != shape or not np.isfinite(given).all():
+            raise ConfigurationError(
+                f"an action must be {shape} finite numbers in [-1, 1], got "
+                f"{'numbers that are not finite' if given.shape == shape else given.shape}"
+            )
+        return np.clip(given, -1.0, 1.0).reshape(self.chunk, self.ACTION_SIZE)
+
     def begin(self, slot: int, task: int, initial_state: int) -> None:
         """Begin an episode in a slot."""
         self.task[slot], self.initial_state[slot] = task, initial_state
@@ -195,7 +213,7 @@ class Episodes(Generic[S]):
             ConfigurationError: If the action has another shape, or is not finite.
         """
         simulator = self._enter(slot)
-        for single in self._actions(action):
+        for single in self.checked_action(action):
             for _ in range(self.hold):
                 simulator.step(single)
         before, self.success[slot] = bool(self.success[slot]), simulator.success
@@ -259,15 +277,6 @@ class Episodes(Generic[S]):
         slot = self._inside.pop(task, None)
         if slot is not None and self.task[slot] == task:
             self._snapshots[slot] = self._simulators[task].snapshot()
-
-    def _actions(self, action: Any) -> NDArray[np.float32]:
-        given = np.asarray(action, np.float32)
-        if given.shape != self.action_space.shape or not np.isfinite(given).all():
-            raise ConfigurationError(
-                f"an action must be {self.action_space.shape} finite numbers in [-1, 1], got "
-                f"{'numbers that are not finite' if given.shape == self.action_space.shape else given.shape}"
-            )
-        return np.clip(given, -1.0, 1.0).reshape(self.chunk, self.ACTION_SIZE)
 
     def _check_cameras(self, camera: str, second: str | None) -> None:
         for name in (camera, second):

@@ -7,6 +7,7 @@ here their physics, their success and their experts are used, and nothing else o
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from wmrl_envs.errors import ConfigurationError, MissingExtraError, UnknownTaskError, did_you_mean
 from wmrl_envs.robotics.instructions import META_WORLD_INSTRUCTIONS, MT10
+from wmrl_envs.robotics.rendering import SceneRenderer, import_mujoco
 
 __all__ = ["CAMERAS", "Simulator", "Snapshot", "resolve_tasks"]
 
@@ -98,16 +100,17 @@ class Simulator:
 
         Raises:
             MissingExtraError: If metaworld is not installed.
+            RenderingError: If ``MUJOCO_GL`` names a backend that cannot be loaded.
         """
+        mujoco = import_mujoco()
         try:
-            import mujoco
             from metaworld.env_dict import ALL_V3_ENVIRONMENTS
         except ImportError as error:
             raise MissingExtraError(
-                f"Meta-World needs metaworld and mujoco ({error}): pip install 'wmrl-envs[robotics]'"
+                f"Meta-World's tasks need metaworld ({error}): pip install 'wmrl-envs[robotics]'"
             ) from error
         self.task, self.instruction = task, META_WORLD_INSTRUCTIONS[task]
-        self._mujoco: Any = mujoco
+        self._mujoco = mujoco
         env: Any = ALL_V3_ENVIRONMENTS[f"{task}-v3"]()
         env._freeze_rand_vec, env.seeded_rand_vec, env._set_task_called = False, True, True
         env._partially_observable = False  # the experts need to see the goal
@@ -115,7 +118,7 @@ class Simulator:
         self._env = env
         if not draw_arm:
             self._hide(_UPPER_ARM)
-        self._renderers: dict[int, Any] = {}
+        self._renderers: dict[int, SceneRenderer] = {}
         self._cameras: dict[str, Any] = {}
         self.success = False
         self._pristine = self.snapshot()
@@ -152,9 +155,11 @@ class Simulator:
         """Return what Meta-World's scripted expert would do now, float32 [4] in [-1, 1]."""
         env = self._env
         previous = env._prev_obs
-        action = _expert(self.task).get_action(env._get_obs())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it asks for more than 1, which is clipped
+            action = _expert(self.task).get_action(env._get_obs())
         env._prev_obs = previous
-        return np.clip(action, -1.0, 1.0).astype(np.float32)
+        return np.asarray(np.clip(action, -1.0, 1.0), np.float32)
 
     def proprioception(self) -> NDArray[np.float32]:
         """Return float32 [4]: the hand's position in metres and how far the gripper is open, in [0, 1]."""
@@ -163,10 +168,8 @@ class Simulator:
     def render(self, camera: str, size: int) -> NDArray[np.uint8]:
         """Return an upright frame, uint8 [size, size, 3]."""
         if size not in self._renderers:
-            from wmrl_envs.robotics.rendering import SceneRenderer
-
             self._renderers[size] = SceneRenderer(self._env.model, size, size)
-        frame: NDArray[np.uint8] = self._renderers[size].render(self._env.data, self._camera(camera))
+        frame = self._renderers[size].render(self._env.data, self._camera(camera))
         return np.ascontiguousarray(frame[::-1, ::-1]) if camera in _UPSIDE_DOWN else frame
 
     def snapshot(self) -> Snapshot:
@@ -236,6 +239,7 @@ class Simulator:
 
 @cache
 def _expert(task: str) -> Any:
-    from metaworld.policies import ENV_POLICY_MAP
+    from metaworld import policies
 
-    return ENV_POLICY_MAP[f"{task}-v3"]()
+    experts: dict[str, Any] = policies.ENV_POLICY_MAP
+    return experts[f"{task}-v3"]()

@@ -90,9 +90,9 @@ class RobotVectorEnv(gym.vector.VectorEnv[Any, Any, NDArray[Any]], Generic[E]):
                 "reset(options={'reset_mask': mask}) before the next step"
             )
         rewards = np.zeros(self.num_envs)
-        if len(actions) != self.num_envs:
-            raise ConfigurationError(f"{len(actions)} actions came for {self.num_envs} sub-environments; give one each")
-        for slot in np.flatnonzero(~ended).tolist():
+        acting = np.flatnonzero(~ended).tolist()
+        self._check_actions(actions, acting)
+        for slot in acting:
             rewards[slot] = scene.step(slot, actions[slot])
         over = np.where(ended, False, scene.over)
         terminated = np.array([bool(done) and scene.terminated(slot) for slot, done in enumerate(over)])
@@ -114,6 +114,16 @@ class RobotVectorEnv(gym.vector.VectorEnv[Any, Any, NDArray[Any]], Generic[E]):
     def close_extras(self, **kwargs: Any) -> None:
         """Free the renderers."""
         self._scene.close()
+
+    def _check_actions(self, actions: Any, acting: list[int]) -> None:
+        """Refuse a wrong action before any sub-environment has moved."""
+        count = len(actions) if hasattr(actions, "__len__") else None
+        if count != self.num_envs:
+            raise ConfigurationError(
+                f"expected {self.num_envs} actions, one per sub-environment, got {count or actions!r}"
+            )
+        for slot in acting:
+            self._scene.checked_action(actions[slot])
 
     def _begin_group(self, leader: int, task: int, state: int) -> None:
         self._scene.begin(leader, task, state)
