@@ -29,7 +29,7 @@ __all__ = ["Finding", "examine", "print_report"]
 
 DISTRIBUTION = "wmrl-envs"
 CORE = ("numpy", "scipy", "pandas", "scikit-learn", "gymnasium")
-TIMEOUT = 60.0
+TIMEOUT = 120.0
 """Seconds after which a first frame is given up."""
 INSTALL_GL = "on Debian or Ubuntu: apt-get install -y libegl1 libosmesa6"
 MEMORY_PER_SOLUTION = 1.0
