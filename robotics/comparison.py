@@ -161,6 +161,7 @@ def compare_rewards(
     tuned = _run(config, folder / "tuning", tuning, on_phase)
     chosen = {arm: _best_rate(tuned, arm, rates) for arm in ARMS}
     jobs = [job for seed in range(config.seeds) for job in _jobs(seed, chosen, config.goals)]
+    jobs.sort(key=lambda job: job.model == "weak")  # what is done first can be reported first
     runs = _run(config, folder / "runs", jobs, on_phase)
     results = {
         "config": asdict(config),
