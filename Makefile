@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SMALL_MATRICES := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 ARGS ?=
 
-.PHONY: help train test test-libero test-vllm lint bench compare clean
+.PHONY: help train test test-lerobot test-libero test-vllm lint bench compare clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -30,6 +30,10 @@ test-vllm: ## Run the tests of vLLM, engine and server, in an environment of its
 	bash .ci/vllm_venv $(PYTHON) .venv-vllm
 	OMP_NUM_THREADS=2 .venv-vllm/bin/python -m pytest -m vllm tests/world_models/backends $(ARGS)
 
+test-lerobot: ## Run the tests of LeRobot's policies, in an environment of their own (2 GB; minutes)
+	bash .ci/lerobot_venv $(PYTHON) .venv-lerobot
+	$(SMALL_MATRICES) .venv-lerobot/bin/python -m pytest -m lerobot tests/robotics/test_vla_lerobot.py $(ARGS)
+
 test-libero: ## Run the tests of the LIBERO environments, in an environment of their own (3 GB; minutes)
 	bash .ci/libero_venv $(PYTHON) .venv-libero
 	$(SMALL_MATRICES) .venv-libero/bin/python -m pytest -m libero tests/robotics/test_libero.py $(ARGS)
@@ -50,4 +54,4 @@ compare: $(READY) ## Compare all reward schemes on recorded executions (about an
 	$(SMALL_MATRICES) $(BIN)/wmrl compare $(ARGS)
 
 clean: ## Remove what the targets made, except runs
-	rm -rf $(VENV) .venv-libero .venv-vllm build dist *.egg-info
+	rm -rf $(VENV) .venv-lerobot .venv-libero .venv-vllm build dist *.egg-info

@@ -38,8 +38,8 @@ class LeRobotPolicy:
     """Acts as a LeRobot policy does, with a plan of its own for each slot.
 
     Policies that look at one observation plan for all slots that need it in one batch (``predict_action_chunk``);
-    those that look back, or average their plans, do so slot by slot (``select_action``), as LeRobot's own queues take
-    it that all slots begin their episodes together. LeRobot's policies have no ``log_prob``.
+    those that remember observations, or average their plans, do so slot by slot (``select_action``), since LeRobot's
+    own queues take it that all slots begin their episodes together. LeRobot's policies have no ``log_prob``.
 
     Example:
         >>> policy = LeRobotPolicy.load(Path("checkpoint"), chunk=10)  # doctest: +SKIP
@@ -77,7 +77,7 @@ class LeRobotPolicy:
         feature = config.robot_state_feature
         self._state_size: int | None = None if feature is None else feature.shape[0]
         self._check_inputs(config)
-        self._looks_back = config.n_obs_steps > 1 or getattr(config, "temporal_ensemble_coeff", None) is not None
+        self._looks_back = _looks_back(policy)
         if chunk is not None:
             self._check_chunk(chunk, config)
         self._chunk = chunk
@@ -207,8 +207,8 @@ class LeRobotPolicy:
             raise ConfigurationError(f"chunk must be from 1 to {longest}, what the policy plans at once, got {chunk}")
         if self._looks_back:
             raise ConfigurationError(
-                f"this policy ({config.type}) looks at several observations or averages its plans, so it must see each "
-                f"step: take chunk=None and one action per decision, not chunk={chunk}"
+                f"this policy ({config.type}) remembers observations or averages its plans, so it must see each step: "
+                f"take chunk=None and one action per decision, not chunk={chunk}"
             )
 
 
@@ -228,6 +228,13 @@ def _paired(theirs: list[str], cameras: Mapping[str, str] | None) -> dict[str, s
         if name not in theirs:
             raise ConfigurationError(f"the policy has no camera {name!r}, only {theirs}.{did_you_mean(name, theirs)}")
     return dict(cameras)
+
+
+def _looks_back(policy: Any) -> bool:
+    """Whether a policy plans from more than one observation, which only its ``select_action`` then keeps."""
+    remembered = {*(getattr(policy, "_queues", None) or {})} - {"action"}
+    averaged = getattr(policy.config, "temporal_ensemble_coeff", None) is not None
+    return bool(remembered) or averaged or (policy.config.n_obs_steps or 1) > 1
 
 
 def _with_own_memory(policy: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,9 @@ class SmallVLA(nn.Module):
         """
         means = self.mean(self.features(observations)).cpu().numpy()
         return means if deterministic else self.sample(means, generator)
+
+    def reset(self, slots: Iterable[int] | None = None) -> None:
+        """Do nothing: each action depends on the observation alone."""
 
     def sample(self, means: NDArray[np.float32], generator: np.random.Generator | None) -> NDArray[np.float32]:
         """Return actions drawn around their means.

@@ -14,7 +14,7 @@ import pytest
 from wmrl_envs.errors import CheckpointError, ConfigurationError
 from wmrl_envs.robotics.vla import TrainableVLAPolicy, VLAPolicy, resolve_policy
 
-pytestmark = pytest.mark.lerobot
+pytestmark = [pytest.mark.lerobot, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -137,6 +137,14 @@ def test_a_policy_that_looks_back_remembers_for_each_slot(diffusion: Path) -> No
     np.testing.assert_allclose([actions[1] for actions in found[1:]], anew, atol=1e-4)
 
 
+def test_one_observation_may_be_remembered_too(tmp_path: Path) -> None:
+    """A diffusion policy reads even its only observation from its queue."""
+    from tiny_lerobot import tiny_diffusion
+
+    policy = resolve_policy(f"lerobot:{tiny_diffusion(tmp_path, n_obs_steps=1)}")
+    assert policy.act(observed(), deterministic=True).shape == (3, 4)
+
+
 def test_averaged_plans_are_averaged_for_each_slot(tmp_path: Path) -> None:
     from tiny_lerobot import tiny_act
 
@@ -193,7 +201,7 @@ def test_cameras_are_paired_by_name_by_order_or_as_told(act: Path) -> None:
 def test_what_a_policy_cannot_do_is_refused(act: Path, diffusion: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"chunk must be from 1 to 6.*got 7"):
         resolve_policy(f"lerobot:{act}", chunk=7)
-    with pytest.raises(ConfigurationError, match=r"looks at several observations.*chunk=None"):
+    with pytest.raises(ConfigurationError, match=r"remembers observations.*chunk=None"):
         resolve_policy(f"lerobot:{diffusion}", chunk=2)
     policy = resolve_policy(f"lerobot:{act}")
     with pytest.raises(ConfigurationError, match=r"sampled actions need generator"):
