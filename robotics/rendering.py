@@ -178,23 +178,22 @@ and freeing needs the context to be current."""
 def _make(backend: str, model: mujoco.MjModel, height: int, width: int) -> tuple[_Context, Any]:
     mujoco = import_mujoco()
     _free_left()
+    context = None
     try:
         context = _Context(backend, height, width)
         with context.current():
-            pass
-    except Exception as error:
-        raise _unusable(backend, error) from error
-    _free_at_exit()
-    try:
-        with context.current():
+            _free_at_exit()
             target = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, target)
-    except mujoco.FatalError as error:
-        context.free()
+    except (MemoryError, mujoco.FatalError) as error:
+        if context is not None:
+            context.free()
         raise RenderingError(
             f"the rendering backend {backend!r} cannot draw frames of {width} x {height} pixels here ({error}); take "
             "a smaller image_size or render_size"
         ) from error
+    except Exception as error:
+        raise _unusable(backend, error) from error
     return context, target
 
 
