@@ -35,13 +35,13 @@ KEPT = 2
 Loaded = TypeVar("Loaded")
 
 
-def save_checkpoint(folder: Path, step: int, agent: BaseAlgorithm, state: dict[str, Any]) -> Path:
+def save_checkpoint(folder: Path, step: int, save: Callable[[Path], object], state: dict[str, Any]) -> Path:
     """Write one checkpoint whole, and remove all but the newest ones.
 
     Args:
         folder: The run's checkpoint folder.
         step: Optimiser steps taken.
-        agent: Saved in stable-baselines3's own format, optimiser included.
+        save: Writes the agent, optimiser included, into the folder that it is given.
         state: JSON-able rest: environment, correction, recorder.
 
     Returns:
@@ -52,7 +52,7 @@ def save_checkpoint(folder: Path, step: int, agent: BaseAlgorithm, state: dict[s
         shutil.rmtree(left_over)
     temporary = folder / f".writing-{target.name}"
     temporary.mkdir(parents=True)
-    agent.save(temporary / "agent.zip")
+    save(temporary)
     text = json.dumps({"step": step, "random": random_state(), **state}, allow_nan=False)
     write_text(temporary / "state.json", text + "\n")
     shutil.rmtree(target, ignore_errors=True)

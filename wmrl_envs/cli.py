@@ -17,7 +17,9 @@ from typer.core import TyperGroup
 
 from wmrl_envs.cli_console import console, error, errors, show_errors_plainly
 from wmrl_envs.cli_progress import progress_app
+from wmrl_envs.cli_robot import robot_app
 from wmrl_envs.cli_tasks import tasks_app
+from wmrl_envs.cli_train_robot import train_robot_command
 from wmrl_envs.cli_world_model import world_model_app
 from wmrl_envs.config import TrainConfig
 from wmrl_envs.errors import CheckpointError, ConfigurationError, WMRLError
@@ -45,6 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(world_model_app, name="world-model")
+app.add_typer(robot_app, name="robot")
 app.add_typer(progress_app, name="progress")
 
 DEFAULTS = {field.name: field.default for field in fields(TrainConfig)}
@@ -69,7 +72,11 @@ def _option(name: str, words: str) -> Any:
     return typer.Option(default=DEFAULTS[name], help=words)
 
 
-@app.command()
+train_app = typer.Typer()
+app.add_typer(train_app, name="train")
+
+
+@train_app.callback(invoke_without_command=True)
 def train(
     context: typer.Context,
     task: str = _option("task", "Bundled task or path of a task folder; several of one kind separated by commas."),
@@ -106,7 +113,13 @@ def train(
         Path | None, typer.Option(help="Go on with the run in this folder; only steps and budget may change.")
     ] = None,
 ) -> None:
-    """Train an agent and leave a run folder with metrics, checkpoints, the best solution and figures."""
+    """Train an agent and leave a run folder with metrics, checkpoints, the best solution and figures.
+
+    For a robot policy: wmrl train robot.
+    """
+    if context.invoked_subcommand is not None:
+        _refuse_before(context)
+        return
     settings = {name: value for name, value in context.params.items() if name in DEFAULTS}
     settings["options"] = dict(_name_value(text) for text in option)
     given = {name for name in context.params if _is_given(context, name)}
@@ -131,6 +144,19 @@ def train(
         finally:
             signal.signal(signal.SIGTERM, before)
     _print_summary(summary, folder)
+
+
+train_app.command("robot")(train_robot_command)
+
+
+def _refuse_before(context: typer.Context) -> None:
+    """Refuse options in front of a subcommand, which would go unread."""
+    early = [f"--{name.replace('_', '-')}" for name in context.params if _is_given(context, name)]
+    if early:
+        raise ConfigurationError(
+            f"{', '.join(early)} stands in front of {context.invoked_subcommand!r}, whose options come behind it; in "
+            "front they concern the command without it"
+        )
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

@@ -139,7 +139,10 @@ class Run:
             "correction": self.env.state_dict(),
             "recorder": self.recorder.state_dict(),
         }
-        return save_checkpoint(self.folder / "checkpoints", self.recorder.step, self.agent, state)
+        agent = self.agent
+        return save_checkpoint(
+            self.folder / "checkpoints", self.recorder.step, lambda place: agent.save(place / "agent.zip"), state
+        )
 
     def restore(self) -> bool:
         """Take the run up at its newest checkpoint that can be read; a broken one costs a warning.
