@@ -63,3 +63,11 @@ def test_help_lists_the_arguments(name, run, capsys):
     with pytest.raises(SystemExit, match="0"):
         run(name, "--help")
     assert "--anchor-fraction" in capsys.readouterr().out
+
+
+def test_a_robot_policy_is_fine_tuned(run):
+    tiny = "--demonstrations 1 --imitation-steps 2 --progress-demonstrations 1 --progress-steps 2 --goals 2".split()
+    printed = run("finetune_vla.py", *tiny, *"--tasks handle-press --steps 2 --groups 2 --max-decisions 6".split())
+    found = re.findall(r"success (?:before|after) fine-tuning: +(\d\.\d+)", printed)
+    assert len(found) == 2 and all(0.0 <= float(rate) <= 1.0 for rate in found)
+    assert "of 32 rollouts labelled" in printed
