@@ -21,7 +21,10 @@ class AdaptiveModel(ProgressModel, Protocol):
     """A progress model that can learn from labelled rollouts."""
 
     def adapt(self, videos: Sequence[Video], instructions: Sequence[str], labels: Sequence[float]) -> None:
-        """Learn from n labelled rollouts, anew from where the model was; equal arguments leave equal models."""
+        """Learn from n labelled rollouts (n may be 0), anew from where the model was.
+
+        Equal arguments leave equal models.
+        """
         ...
 
 
@@ -48,10 +51,10 @@ class LabelMemory:
         self._videos += videos
         self._instructions += instructions
         self._labels += [float(label) for label in labels]
-        for column in (self._videos, self._instructions, self._labels):
-            del column[:-_WINDOW]
         self._new += len(labels)
         if self._new >= _EVERY and len(self) >= _FIRST:
+            for column in (self._videos, self._instructions, self._labels):
+                del column[:-_WINDOW]  # not before, since a resumed run has to adapt to the same ones
             self._adapt(len(self))
 
     def state_dict(self) -> dict[str, Any]:
@@ -74,7 +77,7 @@ class LabelMemory:
             for video in state["videos"]
         ]
         self._instructions, self._labels = list(state["instructions"]), list(state["labels"])
-        if state["used"]:
+        if state["used"] or self._used:
             self._adapt(state["used"])
         self._new, self._used = state["new"], state["used"]
 

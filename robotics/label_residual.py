@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from wmrl_envs.errors import ProgressModelError
 from wmrl_envs.robotics.progress import Progress
 
 __all__ = ["LabelResidual"]
@@ -56,7 +57,7 @@ class LabelResidual:
         rows = [i for i, reward in enumerate(rewards) if reward is not None]
         if not self._labels or not rows:
             return list(rewards)
-        queries = np.stack([describe(scores[i]) for i in rows])
+        queries = np.stack([self._described(scores[i]) for i in rows])
         kernel = self._kernel(queries, [instructions[i] for i in rows])
         predicted = _line_of([rewards[i] for i in rows]) @ self._line + kernel @ self._weights
         answer: list[float | None] = [None] * len(rewards)
@@ -74,7 +75,7 @@ class LabelResidual:
         """Take in the labels of n rollouts; those that the model could not score tell nothing."""
         for found, instruction, reward, label in zip(scores, instructions, rewards, labels, strict=True):
             if reward is not None:
-                self._points.append(describe(found))
+                self._points.append(self._described(found))
                 self._instructions.append(instruction)
                 self._raw.append(float(reward))
                 self._labels.append(float(label))
@@ -97,6 +98,15 @@ class LabelResidual:
         self._instructions, self._raw = list(state["instructions"]), list(state["raw"])
         self._labels = list(state["labels"])
         self._fit()
+
+    def _described(self, scores: Progress | None) -> FloatArray:
+        found = describe(scores)
+        if self._points and found.shape != self._points[0].shape:
+            raise ProgressModelError(
+                f"a progress model described a rollout by {len(found)} numbers, and earlier ones by "
+                f"{len(self._points[0])}; to learn from labels it must describe all of them alike"
+            )
+        return found
 
     def _fit(self) -> None:
         if not self._labels:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -241,23 +240,28 @@ def _checked(name: str, index: int, found: Any, frames: int) -> Progress | None:
         return None
     if not isinstance(found, Progress):
         raise ProgressModelError(f"{name}.score returned {type(found).__name__} for video {index}, no Progress")
-    for kind, values in (("progress", found.progress), ("success", found.success)):
+    if found.features is not None and np.ndim(found.features) != 1:
+        raise ProgressModelError(
+            f"{name}.score returned features of shape {list(np.shape(found.features))} for video {index}; a rollout is "
+            "described by one row of numbers, or by None"
+        )
+    for kind, values in (("progress", found.progress), ("success", found.success), ("features", found.features)):
         if values is None:
             continue
-        if np.shape(values) != (frames,):
+        if kind != "features" and np.shape(values) != (frames,):
             raise ProgressModelError(
                 f"{name}.score returned {kind} of shape {list(np.shape(values))} for video {index} of {frames} frames; "
                 "it must return one number per frame"
             )
-        if not math.isfinite(float(np.sum(values))):
+        if not np.isfinite(values).all():
             warnings.warn(
-                f"{name} scored video {index} with a {kind} that is no finite number; it counts as not scored, so that "
-                "the rollout is labelled or left out",
+                f"{name} scored video {index} with {kind} that are not all finite numbers; it counts as not scored, so "
+                "that the rollout is labelled or left out",
                 RuntimeWarning,
                 stacklevel=3,
             )
             return None
-        if np.min(values) < 0.0 or np.max(values) > 1.0:
+        if kind != "features" and (np.min(values) < 0.0 or np.max(values) > 1.0):
             raise ProgressModelError(
                 f"{name}.score returned {kind} in [{np.min(values):g}, {np.max(values):g}] for video {index}; it must "
                 "be in [0, 1]"

@@ -68,7 +68,7 @@ class ProgressReward:
         valid = get_args(RewardKind)
         if kind not in valid:
             raise ConfigurationError(f"kind must be one of {valid}, got {kind!r}.{did_you_mean(str(kind), valid)}")
-        if isinstance(frames, bool) or frames != int(frames) or frames < 1:
+        if isinstance(frames, bool) or not isinstance(frames, int | np.integer) or frames < 1:
             raise ConfigurationError(f"frames must be a whole number of at least 1, got {frames!r}")
         self.model = resolve_progress_model(model, **(model_kwargs or {}))
         self._kind: RewardKind = kind

@@ -159,13 +159,15 @@ class VideoProgressModel:
         training data beside it, so that they are not forgotten. Equal arguments give equal weights.
 
         Args:
-            videos: n rollouts of 3 frames or more, all of one length.
+            videos: n rollouts, all of one length; with n = 0 the weights are what they were.
             instructions: n sentences.
             labels: n numbers in [0, 1], whether each was solved.
         """
         check_videos(videos, instructions)
         network, generator = self.network, np.random.default_rng(len(videos))
         network.load_state_dict(self._trained)
+        if not videos:
+            return
         optimizer = torch.optim.Adam(network.parameters(), _ADAPT_RATE)
         shown = np.stack([np.stack([video[0], *video[-3:]]) for video in videos])
         wanted = torch.tensor(labels, dtype=torch.float32).clamp(0.0, 1.0)
