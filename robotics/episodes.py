@@ -75,6 +75,7 @@ class Episodes(Generic[S]):
         decision: [n] int64, decisions taken; -1 before the first ``begin``.
         success: [n] bool, whether the task was solved in the episode.
         over: [n] bool, whether the episode has ended.
+        terminate_on_success: Whether success ends an episode.
     """
 
     CAMERAS: ClassVar[tuple[str, ...]]
@@ -110,7 +111,7 @@ class Episodes(Generic[S]):
         self._cameras = {"image": camera} | ({"image2": second_camera} if second_camera else {})
         self._size, self._render_size = int(image_size), int(render_size)
         self.hold, self.chunk, self.max_decisions = int(hold), int(chunk), int(max_decisions)
-        self._terminate_on_success, self.render_mode = terminate_on_success, render_mode
+        self.terminate_on_success, self.render_mode = terminate_on_success, render_mode
         frame = spaces.Box(0, 255, (self._size, self._size, 3), np.uint8)
         state = spaces.Box(-np.inf, np.inf, (self.STATE_SIZE,), np.float32)
         keys = {name: frame for name in self._cameras}
@@ -224,7 +225,7 @@ class Episodes(Generic[S]):
 
     def terminated(self, slot: int) -> bool:
         """Return whether a slot's episode ended by success."""
-        return bool(self._terminate_on_success and self.success[slot])
+        return bool(self.terminate_on_success and self.success[slot])
 
     def info(self, slot: int) -> dict[str, Any]:
         """Return a slot's info in built-in types."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.robotics.envs import MetaWorldVectorEnv
 
 __all__ = ["success_rates"]
@@ -31,7 +32,16 @@ def success_rates(policy: Acts, env: MetaWorldVectorEnv, initial_states: Sequenc
 
     Returns:
         Task -> bool [s].
+
+    Raises:
+        ConfigurationError: If there is no initial state, or episodes end at success, so that a batch does not end
+            together.
     """
+    if not len(initial_states) or env.scene.terminate_on_success:
+        raise ConfigurationError(
+            f"{len(initial_states)} initial states and terminate_on_success={env.scene.terminate_on_success}; give at "
+            "least one, and an environment of fixed horizon"
+        )
     solved: dict[str, NDArray[np.bool_]] = {}
     for task in env.scene.task_names:
         found: list[bool] = []
@@ -41,6 +51,7 @@ def success_rates(policy: Acts, env: MetaWorldVectorEnv, initial_states: Sequenc
             observations, infos = env.reset(options={"task": task, "initial_state": padded})
             for _ in range(env.scene.max_decisions):
                 observations, _, _, _, infos = env.step(policy.act(observations, deterministic=True))
-            found += infos["success"][: len(numbers)].tolist()
+            ended = infos.get("final_info", infos)  # under same-step autoreset the next episode has begun
+            found += ended["success"][: len(numbers)].tolist()
         solved[task] = np.array(found)
     return solved

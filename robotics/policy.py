@@ -142,8 +142,15 @@ class SmallVLA(nn.Module):
         return -0.5 * distance.square().sum(1) - distance.shape[1] * math.log(self.std * math.sqrt(2.0 * math.pi))
 
     def log_prob(self, observations: Mapping[str, Any], actions: NDArray[np.float32] | Tensor) -> Tensor:
-        """Return the log-density of actions [n, *action_shape] in some observations, [n]."""
+        """Return the log-density of actions [n, *action_shape] in some observations, [n].
+
+        Raises:
+            ConfigurationError: If an observation or the actions do not fit.
+        """
         given = torch.as_tensor(actions, dtype=torch.float32, device=next(self.parameters()).device)
+        expected = (len(observations["instruction"]), *self.action_shape)
+        if given.shape != expected:
+            raise ConfigurationError(f"actions must be {list(expected)}, got {list(given.shape)}")
         return self.log_density(self.features(observations), given)
 
     @torch.no_grad()
@@ -242,7 +249,8 @@ def imitate(
         Mean loss over the last tenth of the steps.
 
     Raises:
-        ConfigurationError: If there is no decision to learn from, or ``steps`` is below 1.
+        ConfigurationError: If there is no decision to learn from, actions have another shape than the policy's, or
+            ``steps`` is below 1.
     """
     rows = [(rollout, t) for rollout in rollouts for t in np.flatnonzero(~rollout.solved[:-1]).tolist()]
     if not rows or steps < 1:
@@ -250,6 +258,11 @@ def imitate(
     images = np.stack([rollout.frames[t] for rollout, t in rows])
     states = np.stack([rollout.states[t] for rollout, t in rows])
     actions = torch.tensor(np.stack([rollout.actions[t] for rollout, t in rows]))
+    if actions.shape[1:] != policy.action_shape:
+        raise ConfigurationError(
+            f"demonstrated actions are {list(actions.shape[1:])}, the policy's {list(policy.action_shape)}: give it "
+            f"action_shape={tuple(actions.shape[1:])}"
+        )
     instructions = [rollout.instruction for rollout, _ in rows]
     generator = np.random.default_rng(seed)
     optimizer = torch.optim.Adam(policy.parameters(), learning_rate)

@@ -92,6 +92,11 @@ def build_core(
         )
     if replaces_execution and base.route is not None:
         raise ConfigurationError(f"{base} is under a WorldModelWrapper already; wrap a bare environment")
+    if not replaces_execution and _ends_at_success(base):
+        raise ConfigurationError(
+            f"{base} ends its episodes at success, so that their length gives away the label that is to be predicted: "
+            "make it with terminate_on_success=False"
+        )
     if isinstance(world_model, ByReference):
         world_model = world_model.value
     settings = {
@@ -128,6 +133,12 @@ def build_core(
         max_rescues=max_rescues,
     )
     return labelling, shared
+
+
+def _ends_at_success(base: Any) -> bool:
+    """Return whether an environment, or one in a batch, is a robot's that says so; of others nothing is known."""
+    bases = [env.unwrapped for env in getattr(base, "envs", ())] or [base]
+    return any(getattr(getattr(env, "scene", None), "terminate_on_success", False) is True for env in bases)
 
 
 def _resolve_reward_model(model: Any, **kwargs: Any) -> Any:
