@@ -15,6 +15,7 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
+from wmrl_envs.cli_compare_robot import compare_robot_command
 from wmrl_envs.cli_console import console, error, errors, show_errors_plainly
 from wmrl_envs.cli_progress import progress_app
 from wmrl_envs.cli_robot import robot_app
@@ -374,8 +375,13 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
-@app.command()
+compare_app = typer.Typer()
+app.add_typer(compare_app, name="compare")
+
+
+@compare_app.callback(invoke_without_command=True)
 def compare(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Where the page and the figure are written.")] = Path("docs"),
     runs: Annotated[Path, typer.Option(help="Where the runs' curves are kept; finished ones are not repeated.")] = Path(
         "runs/compare"
@@ -387,7 +393,10 @@ def compare(
     tuning_seeds: Annotated[int, typer.Option(help="Other seeds, on which step sizes are chosen.")] = 2,
     workers: Annotated[int | None, typer.Option(help="Processes; one per core by default.")] = None,
 ) -> None:
-    """Compare all reward schemes on recorded executions; resumable."""
+    """Compare all reward schemes on recorded executions; resumable. On a robot policy: wmrl compare robot."""
+    if context.invoked_subcommand is not None:
+        _refuse_before(context)
+        return
     from wmrl_envs.compare import Comparison, run_jobs
     from wmrl_envs.compare_report import choose_rates, draw_comparison, load_curves, markdown_report
     from wmrl_envs.files import write_text
@@ -415,3 +424,6 @@ def compare(
     draw_comparison(comparison, curves, rates, out / f"{name}.png")
     console.print(page, markup=False, highlight=False, soft_wrap=True)
     console.print(f"written: {out / name}.md, {out / name}.png", highlight=False, soft_wrap=True)
+
+
+compare_app.command("robot")(compare_robot_command)
