@@ -15,9 +15,9 @@ from wmrl_envs.robotics.comparison import ARMS, ComparisonConfig, compare_reward
 
 TINY = ComparisonConfig(
     tasks="handle-press",
-    seeds=2,
+    seeds=1,
     tuning_seeds=1,
-    learning_rates=(1e-4, 3e-4),
+    learning_rates=(3e-4,),
     demonstrations=1,
     imitation_steps=2,
     steps=1,

@@ -118,7 +118,7 @@ def test_a_folder_keeps_to_its_settings(unbroken: Path, tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"goals": 0}, "goals must be a whole number of at least 1, got 0"),
-        ({"demonstrations": "0"}, "demonstrations must be above 0"),
+        ({"demonstrations": "0"}, "demonstrations must be at least 1"),
         ({"stepz": 3}, "unknown setting 'stepz'. Did you mean 'steps'"),
         ({"reward": "rectifed"}, "Did you mean 'rectified'"),
         ({"group_size": 1}, "group_size must be at least 2"),
