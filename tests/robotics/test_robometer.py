@@ -17,6 +17,9 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
+from transformers import AutoImageProcessor, AutoTokenizer, Qwen3VLConfig, Qwen3VLForConditionalGeneration
+from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
+
 from tiny_robometer import (
     BINS,
     CHAT_TEMPLATE,
@@ -28,9 +31,6 @@ from tiny_robometer import (
     tiny_robometer,
     tokenizer,
 )
-from transformers import AutoImageProcessor, AutoTokenizer, Qwen3VLConfig, Qwen3VLForConditionalGeneration
-from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
-
 from wmrl_envs.errors import CheckpointError, ConfigurationError
 from wmrl_envs.robotics._robometer_inputs import PROMPT, fitted_size
 from wmrl_envs.robotics.progress import ProgressModel, Video, resolve_progress_model, score_videos, trajectory_reward

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_vlms
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tiny_vlms
 from wmrl_envs.errors import CheckpointError, ConfigurationError, MissingExtraError
 from wmrl_envs.robotics.action_bins import ActionBins, ActionStatistics
 from wmrl_envs.robotics.action_tokens import ActionTokenPolicy
