@@ -98,7 +98,8 @@ class ComparisonConfig:
     def from_dict(cls, settings: dict[str, Any]) -> ComparisonConfig:
         """Return the settings that were written as JSON."""
         known = {entry.name for entry in fields(cls)}
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in settings.items() if name in known})
+        read: dict[str, Any] = {name: value for name, value in settings.items() if name in known}
+        return cls(**read | {"learning_rates": tuple(read["learning_rates"])})
 
     @property
     def task_names(self) -> list[str]:

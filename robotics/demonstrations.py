@@ -142,7 +142,8 @@ def _disturbed(scene: Scene, task: int, generator: np.random.Generator) -> Rollo
 
 def _play(scene: Scene, task: int, generator: np.random.Generator, kind: Kind, disturb: Disturb) -> Rollout:
     scene.begin(0, task, scene.draw(generator)[1])
-    observations, actions, solved = [scene.observations[0]], [], [False]
+    observations, solved = [scene.observations[0]], [False]
+    actions: list[NDArray[np.float32]] = []
     while not scene.over[0]:
         label = expert_decision(scene.simulator(0), scene.hold, scene.chunk).reshape(scene.action_space.shape)
         scene.step(0, disturb(len(actions), label))

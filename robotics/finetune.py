@@ -278,7 +278,7 @@ class RobotTrainer:
                     self.policy.log_density(features[part], actions[part]) - old[part], advantages[part], config.clip
                 )
                 self._optimizer.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 self._optimizer.step()
                 losses.append(loss.item())
         return float(np.mean(losses))

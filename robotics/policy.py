@@ -277,7 +277,7 @@ def imitate(
         }
         loss = F.mse_loss(policy.mean(policy.features(observations)), actions[chosen])
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
         losses.append(loss.item())

@@ -59,6 +59,8 @@ class VideoNetwork(nn.Module):
         self.progress = nn.Linear(width, BINS)
         self.success = nn.Linear(width, 1)
         self.preference = nn.Linear(width, 1)
+        self.typical: Tensor
+        self.spread: Tensor
         self.register_buffer("typical", torch.zeros(width))
         self.register_buffer("spread", torch.ones(width))
 
@@ -150,7 +152,7 @@ class VideoProgressModel:
                     [instructions[row] for row in rows],
                 )
             )
-        return list(torch.cat(found).split([len(video) for video in videos]))
+        return list(torch.split(torch.cat(found), [len(video) for video in videos]))
 
     def adapt(self, videos: Sequence[Video], instructions: Sequence[str], labels: Sequence[float]) -> None:
         """Learn from labelled rollouts, anew from the weights that the demonstrations gave.
@@ -176,7 +178,7 @@ class VideoProgressModel:
             loss = _label_loss(network, shown[chosen], [instructions[i] for i in chosen], wanted[chosen], generator)
             loss = loss + _replay_loss(network, self.replay, 2 * _ADAPT_BATCH, generator)
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
     def save(self, folder: Path) -> None:
@@ -259,7 +261,7 @@ def train_video_model(
         if pairs:
             loss = loss + _preference_loss(network, pairs, max(batch_size // 8, 1), shift, generator)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
         on_step(step + 1, loss.item())
@@ -328,9 +330,9 @@ def _preference_loss(
     """Bradley-Terry: the mean preference score over a success's frames exceeds that over a failure's."""
     rows: list[tuple[Rollout, int]] = []
     for _ in range(n):
-        good, bad = pairs[generator.integers(len(pairs))]
+        good, bad = pairs[int(generator.integers(len(pairs)))]
         for side in (good, bad):
-            rollout = side[generator.integers(len(side))]
+            rollout = side[int(generator.integers(len(side)))]
             rows += [(rollout, int(t)) for t in spaced_frames(len(rollout.frames), _FRAMES)]
     scores = network.preference(_encode(network, rows, shift, generator)).view(n, 2, _FRAMES).mean(2)
     return F.softplus(scores[:, 1] - scores[:, 0]).mean()
