@@ -47,7 +47,7 @@ lint: $(READY) ## Check style, types and the dependency floors
 	cd build/typed && MYPYPATH= ../../$(BIN)/mypy --config-file ../../pyproject.toml -p wmrl_envs
 
 bench: $(READY) ## Run every benchmark and print its table
-	@set -e; for script in sandbox vector_env correction figure_one bias_floor; do \
+	@set -e; for script in sandbox vector_env correction figure_one bias_floor rendering; do \
 	  echo "== $$script"; $(SMALL_MATRICES) $(BIN)/python benchmarks/$$script.py $(ARGS); done
 
 compare: $(READY) ## Compare all reward schemes on recorded executions (about an hour on two cores; resumable)
