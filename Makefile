@@ -30,9 +30,9 @@ test-vllm: ## Run the tests of vLLM, engine and server, in an environment of its
 	bash .ci/vllm_venv $(PYTHON) .venv-vllm
 	OMP_NUM_THREADS=2 .venv-vllm/bin/python -m pytest -m vllm tests/world_models/backends $(ARGS)
 
-test-lerobot: ## Run the tests of LeRobot's policies, in an environment of their own (2 GB; minutes)
+test-lerobot: ## Run the tests of LeRobot's policies and datasets, in an environment of their own (2 GB; minutes)
 	bash .ci/lerobot_venv $(PYTHON) .venv-lerobot
-	$(SMALL_MATRICES) .venv-lerobot/bin/python -m pytest -m lerobot tests/robotics/test_vla_lerobot.py $(ARGS)
+	$(SMALL_MATRICES) .venv-lerobot/bin/python -m pytest -m lerobot tests/robotics/test_vla_lerobot.py tests/robotics/test_dataset_lerobot.py $(ARGS)
 
 test-libero: ## Run the tests of the LIBERO environments, in an environment of their own (3 GB; minutes)
 	bash .ci/libero_venv $(PYTHON) .venv-libero
