@@ -116,9 +116,11 @@ def _rows_of(episode: dict[str, Any], rows: pa.Table) -> pa.Table:
     Raises:
         ValueError: If some are missing, or they are not in order.
     """
-    own = rows.take(np.flatnonzero(rows["episode_index"].to_numpy() == episode["episode_index"]))
-    if own["frame_index"].to_pylist() != list(range(episode["length"])):
-        raise ValueError(f"it should have {episode['length']} rows in order, and has {len(own)}, or in another order")
+    number, length = episode["episode_index"], episode["length"]
+    places = np.flatnonzero(rows["episode_index"].to_numpy() == number)
+    own = rows.slice(places[0] if len(places) else 0, len(places))
+    if set(own["episode_index"].to_pylist()) != {number} or own["frame_index"].to_pylist() != list(range(length)):
+        raise ValueError(f"it should have {length} rows in order, and has {len(places)}, or in another order")
     return own
 
 
