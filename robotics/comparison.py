@@ -175,20 +175,25 @@ def compare_rewards(
     return results
 
 
-def progress_quality(model: VideoProgressModel, held_out: Sequence[Rollout]) -> dict[str, float]:
+def progress_quality(model: VideoProgressModel, held_out: Sequence[Rollout]) -> dict[str, float | None]:
     """Return how good a progress model is on demonstrations that it was not trained on.
 
     Returns:
         ``rank_correlation`` of progress with time until success, mean over expert rollouts; and by task on average how
-        often a success is ranked above a failure, by the ``shaped`` reward of arXiv 2608.12564 and by ``success``.
+        often a success is ranked above a failure, by the ``shaped`` reward of arXiv 2608.12564 and by ``success``;
+        ``None`` where there are no such rollouts.
     """
     scores = model.score([rollout.frames for rollout in held_out], [rollout.instruction for rollout in held_out])
     found = [score for score in scores if score is not None]
-    quality = {"rank_correlation": float(np.mean(list(_rank_correlations(held_out, found))))}
+    quality = {"rank_correlation": _mean_or_none(list(_rank_correlations(held_out, found)))}
     for kind in ("shaped", "success"):
         rewards = np.array([trajectory_reward(_thinned(score), kind) for score in found])
-        quality[f"{kind}_auc"] = float(np.mean(list(_ranked_right(held_out, rewards))))
+        quality[f"{kind}_auc"] = _mean_or_none(list(_ranked_right(held_out, rewards)))
     return quality
+
+
+def _mean_or_none(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if len(values) else None
 
 
 def _rank_correlations(rollouts: Sequence[Rollout], scores: Sequence[Progress]) -> Iterator[float]:
@@ -303,7 +308,7 @@ def _imitating_policy(config: ComparisonConfig, folder: Path, seed: int) -> Smal
     return SmallVLA.load(folder)
 
 
-def _progress_models(config: ComparisonConfig, folder: Path) -> dict[str, dict[str, float]]:
+def _progress_models(config: ComparisonConfig, folder: Path) -> dict[str, dict[str, float | None]]:
     """Train both progress models, where that is not done, and return how good they are."""
     done = folder / "progress" / "quality.json"
     if not done.exists():
@@ -319,7 +324,7 @@ def _progress_models(config: ComparisonConfig, folder: Path) -> dict[str, dict[s
             model.save(folder / "progress" / name)
             quality[name] = progress_quality(model, held_out)
         write_json(done, quality)
-    found: dict[str, dict[str, float]] = json.loads(done.read_text(encoding="utf-8"))
+    found: dict[str, dict[str, float | None]] = json.loads(done.read_text(encoding="utf-8"))
     return found
 
 

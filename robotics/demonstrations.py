@@ -17,7 +17,7 @@ from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.robotics.metaworld import Simulator
 from wmrl_envs.robotics.scene import Scene
 
-__all__ = ["Kind", "Rollout", "collect"]
+__all__ = ["Kind", "Rollout", "collect", "hold_out"]
 
 Kind = Literal["expert", "perturbed", "policy"]
 
@@ -110,6 +110,28 @@ def collect(
     finally:
         scene.close()
     return rollouts
+
+
+def hold_out(rollouts: Sequence[Rollout], share: float, *, seed: int = 0) -> tuple[list[Rollout], list[Rollout]]:
+    """Return rollouts to train on and, of each task and kind, a share held out (rounded, at least one).
+
+    Raises:
+        ConfigurationError: If a task has too few rollouts of a kind to hold one out.
+    """
+    generator = np.random.default_rng(seed)
+    kept: list[Rollout] = []
+    held: list[Rollout] = []
+    for task, kind in dict.fromkeys((rollout.task, rollout.kind) for rollout in rollouts):
+        own = [rollout for rollout in rollouts if (rollout.task, rollout.kind) == (task, kind)]
+        if len(own) < 2:
+            raise ConfigurationError(
+                f"{task!r} has one {kind} rollout, so that none can be held out; collect more demonstrations"
+            )
+        count = min(max(1, round(share * len(own))), len(own) - 1)
+        order = [own[index] for index in generator.permutation(len(own)).tolist()]
+        held += order[:count]
+        kept += order[count:]
+    return kept, held
 
 
 Disturb = Callable[[int, NDArray[np.float32]], NDArray[Any]]

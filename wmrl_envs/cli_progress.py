@@ -14,7 +14,57 @@ from wmrl_envs.errors import ConfigurationError
 
 __all__ = ["progress_app"]
 
-progress_app = typer.Typer(help="Serve models that score the videos of robots' rollouts.", no_args_is_help=True)
+progress_app = typer.Typer(
+    help="Train and serve models that score the videos of robots' rollouts.", no_args_is_help=True
+)
+
+
+@progress_app.command()
+def train(
+    demonstrations: Annotated[Path, typer.Argument(help="Dataset's folder, as wmrl robot collect leaves it.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model; must not exist.")],
+    steps: Annotated[int, typer.Option(help="Optimiser steps.", min=1)] = 600,
+    preference: Annotated[
+        bool, typer.Option("--preference/--no-preference", help="Whether successes are compared with failures.")
+    ] = True,
+    held_out: Annotated[
+        float, typer.Option(help="Share of each task's rollouts that the model is measured on.", min=0.05, max=0.9)
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(help="Of weights, batches and what is held out.", min=0)] = 0,
+) -> None:
+    """Train the small progress model from demonstrations, and say how good it is on those held out."""
+    import torch
+
+    from wmrl_envs.files import write_json
+    from wmrl_envs.progress import counting
+    from wmrl_envs.robotics.comparison import progress_quality
+    from wmrl_envs.robotics.dataset import load_rollouts
+    from wmrl_envs.robotics.demonstrations import hold_out
+    from wmrl_envs.robotics.video_model import train_video_model
+
+    if out.exists():
+        raise ConfigurationError(f"{out} exists already; name another folder by --out")
+    torch.set_num_threads(1)  # the network is small: threads would wait for each other
+    seen, unseen = hold_out(load_rollouts(demonstrations), held_out, seed=seed)
+    if preference and all(rollout.success for rollout in seen):
+        _print("no failure is among the rollouts, so that none is compared; collect some with --perturbed")
+    with counting(console, "training", steps) as done:
+        model = train_video_model(
+            seen, steps=steps, preference=preference, seed=seed, on_step=lambda step, loss: done(step, steps)
+        )
+    quality = progress_quality(model, unseen)
+    model.save(out)
+    write_json(out / "quality.json", quality | {"trained_on": len(seen), "held_out": len(unseen)})
+    _print(f"on {len(unseen)} held-out rollouts:")
+    _print(f"  rank correlation of progress with the time to success: {_known(quality, 'rank_correlation')}")
+    for kind in ("shaped", "success"):
+        _print(f"  a success ranked above a failure by the reward {kind!r}: {_known(quality, kind + '_auc')}")
+    _print(f"the model: {out}; fine-tune on it: wmrl train robot --progress-model video:{out}")
+
+
+def _known(quality: dict[str, float | None], name: str) -> str:
+    value = quality[name]
+    return "unknown, for want of such rollouts" if value is None else f"{value:.3f}"
 
 
 @progress_app.command()
