@@ -34,14 +34,14 @@ def test_two_newest_stay_and_left_overs_go(tmp_path: Path, agent: PPO) -> None:
     (tmp_path / ".writing-step-000001").mkdir()
     (tmp_path / ".writing-step-000001" / "agent.zip").write_bytes(b"half")
     for step in (1, 2, 10, 100):
-        path = save_checkpoint(tmp_path, step, agent, {"more": [step]})
+        path = save_checkpoint(tmp_path, step, lambda place: agent.save(place / "agent.zip"), {"more": [step]})
         assert load_state(path)["more"] == [step]
     assert [path.name for path in checkpoints(tmp_path)] == ["step-000100", "step-000010"]
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_agent_comes_back(tmp_path: Path, agent: PPO) -> None:
-    path = save_checkpoint(tmp_path, 1, agent, {})
+    path = save_checkpoint(tmp_path, 1, lambda place: agent.save(place / "agent.zip"), {})
     found = load_agent(path, PPO)
     assert spaces.utils.flatdim(found.observation_space) == spaces.utils.flatdim(agent.observation_space)
     for ours, theirs in zip(found.policy.parameters(), agent.policy.parameters(), strict=True):
@@ -68,8 +68,8 @@ def test_random_generators_go_on_where_they_were() -> None:
     ],
 )
 def test_broken_one_is_left_out_with_a_warning(tmp_path: Path, agent: PPO, file: str, content: bytes | None) -> None:
-    save_checkpoint(tmp_path, 1, agent, {})
-    newest = save_checkpoint(tmp_path, 2, agent, {})
+    save_checkpoint(tmp_path, 1, lambda place: agent.save(place / "agent.zip"), {})
+    newest = save_checkpoint(tmp_path, 2, lambda place: agent.save(place / "agent.zip"), {})
     if content is None:
         (newest / file).unlink()
     else:
