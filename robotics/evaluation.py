@@ -48,6 +48,9 @@ def success_rates(policy: Acts, env: MetaWorldVectorEnv, initial_states: Sequenc
         for start in range(0, len(initial_states), env.num_envs):
             numbers = list(initial_states[start : start + env.num_envs])
             padded = numbers + [numbers[0]] * (env.num_envs - len(numbers))
+            forget = getattr(policy, "reset", None)  # plans that were made for the episodes before
+            if forget is not None:
+                forget()
             observations, infos = env.reset(options={"task": task, "initial_state": padded})
             for _ in range(env.scene.max_decisions):
                 observations, _, _, _, infos = env.step(policy.act(observations, deterministic=True))
