@@ -18,6 +18,8 @@ from wmrl_envs.errors import ConfigurationError, RenderModeError, did_you_mean
 __all__ = ["Episodes", "RobotSimulator"]
 
 INSTRUCTION = spaces.Text(max_length=200, charset=string.ascii_letters + string.digits + string.punctuation + " ")
+STATE_BOUND = 10.0
+"""Proprioception is in metres, radians and shares; none of them comes near."""
 Observation = dict[str, Any]
 
 
@@ -106,6 +108,7 @@ class Episodes(Generic[S]):
         check_whole("chunk", chunk, 1)
         check_whole("max_decisions", max_decisions, 1)
         check_whole("render_size", render_size, 16)
+        check_flag("terminate_on_success", terminate_on_success)
         if render_mode not in (None, "rgb_array"):
             raise RenderModeError(f"render_mode must be None or 'rgb_array', got {render_mode!r}")
         self._cameras = {"image": camera} | ({"image2": second_camera} if second_camera else {})
@@ -113,7 +116,7 @@ class Episodes(Generic[S]):
         self.hold, self.chunk, self.max_decisions = int(hold), int(chunk), int(max_decisions)
         self.terminate_on_success, self.render_mode = terminate_on_success, render_mode
         frame = spaces.Box(0, 255, (self._size, self._size, 3), np.uint8)
-        state = spaces.Box(-np.inf, np.inf, (self.STATE_SIZE,), np.float32)
+        state = spaces.Box(-STATE_BOUND, STATE_BOUND, (self.STATE_SIZE,), np.float32)
         keys = {name: frame for name in self._cameras}
         self.observation_space = spaces.Dict({**keys, "state": state, "instruction": INSTRUCTION})
         shape = (self.ACTION_SIZE,) if self.chunk == 1 else (self.chunk, self.ACTION_SIZE)
@@ -296,3 +299,13 @@ def check_whole(name: str, value: Any, low: int) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
         raise ConfigurationError(f"{name} must be a whole number of at least {low}, got {value!r}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse an argument that is neither True nor False, such as ``"no"``, which would count as True.
+
+    Raises:
+        ConfigurationError: It names the argument and what it got.
+    """
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name} must be True or False, got {value!r}")

@@ -1,8 +1,6 @@
-"""Headless rendering of MuJoCo scenes: a backend that works here, and the settings that make pixels cheap.
+"""Headless rendering of MuJoCo scenes: frames of one model, cheap, and right also beside others in one process.
 
-- ``choose_backend`` - EGL or OSMesa, whichever this machine has.
-- ``import_mujoco`` - the module, which loads a backend's libraries itself.
-- ``SceneRenderer`` - frames of one model, right also beside others in one process.
+``choose_backend`` and ``import_mujoco`` come from ``rendering_backend``.
 """
 
 from __future__ import annotations
@@ -10,9 +8,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
-import os
-import subprocess
-import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -21,57 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wmrl_envs.errors import MissingExtraError, RenderingError, did_you_mean
+from wmrl_envs.errors import RenderingError
+from wmrl_envs.robotics.rendering_backend import choose_backend, import_mujoco, unusable
 
 if TYPE_CHECKING:
     import mujoco
 
 __all__ = ["SceneRenderer", "choose_backend", "import_mujoco"]
-
-BACKENDS = ("egl", "osmesa")
-_UNDECIDED = ("", "0", "1", "disable", "disabled", "enable", "enabled", "false", "glfw", "glx", "off", "on", "true")
-"""What else MuJoCo understands in ``MUJOCO_GL``; none of it draws without a screen."""
-_INSTALL = "On Debian or Ubuntu: apt-get install -y libegl1 libosmesa6"
-_PROBE = """
-import importlib, sys
-context = importlib.import_module(f"mujoco.{sys.argv[1]}").GLContext(8, 8)
-context.make_current()
-"""
-
-
-def choose_backend() -> str:
-    """Return the OpenGL backend to render with: ``"egl"`` or ``"osmesa"``.
-
-    ``MUJOCO_GL`` decides where it names one of them. Elsewhere they are tried in a process of their own, EGL first (it
-    finds a GPU): a context that fails leaves PyOpenGL bound to its platform. The choice is kept in ``MUJOCO_GL``, so
-    that processes started later make it too.
-
-    Raises:
-        RenderingError: If neither works; it names the packages to install. Also if ``MUJOCO_GL`` is no backend.
-    """
-    # Mesa's software rasteriser hands small frames to threads that cost more than they bring: 3.1 ms against 1.8.
-    os.environ.setdefault("LP_NUM_THREADS", "0")
-    named = _named()
-    if named in BACKENDS:
-        return named
-    found = _probe()
-    os.environ["MUJOCO_GL"] = found
-    return found
-
-
-def import_mujoco() -> Any:
-    """Return the module ``mujoco``.
-
-    Raises:
-        MissingExtraError: If it is not installed.
-        RenderingError: If ``MUJOCO_GL`` names a backend whose libraries are missing: MuJoCo loads them with itself.
-    """
-    named = _named()
-    try:
-        import mujoco
-    except Exception as error:  # PyOpenGL raises an AttributeError where a library is missing
-        raise _unusable(named, error) from error
-    return mujoco
 
 
 class SceneRenderer:
@@ -152,21 +103,35 @@ class _Context:
 
     def __init__(self, backend: str, height: int, width: int) -> None:
         self._backend: Any = importlib.import_module(f"mujoco.{backend}")
-        self._context = self._backend.GLContext(width, height)
+        with self._others_kept():
+            self._context = self._backend.GLContext(width, height)
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        self._context.make_current()
+        with self._others_kept():
+            self._context.make_current()
+            yield
+
+    def free(self) -> None:
+        with self._others_kept():
+            self._context.free()
+
+    @contextlib.contextmanager
+    def _others_kept(self) -> Iterator[None]:
+        """Leave current what was: Gymnasium's own environments make their context so only once, when they make it."""
+        egl = getattr(self._backend, "EGL", None)
+        if egl is None:  # OSMesa lends a context to every thread that asks, and does not tell how to give one back
+            yield
+            return
+        before = [egl.eglGetCurrentSurface(egl.EGL_DRAW), egl.eglGetCurrentSurface(egl.EGL_READ)]
+        before.append(egl.eglGetCurrentContext())
+        display = egl.eglGetCurrentDisplay() if before[-1] else self._backend.EGL_DISPLAY
         try:
             yield
         finally:
-            if hasattr(self._backend, "EGL"):  # OSMesa lends a context to every thread that asks
-                egl = self._backend.EGL
-                display = self._backend.EGL_DISPLAY
-                egl.eglMakeCurrent(display, egl.EGL_NO_SURFACE, egl.EGL_NO_SURFACE, egl.EGL_NO_CONTEXT)
-
-    def free(self) -> None:
-        self._context.free()
+            display = display or self._backend.EGL_DISPLAY  # made with the first context
+            if display:
+                egl.eglMakeCurrent(display, *before)
 
 
 _open: weakref.WeakSet[SceneRenderer] = weakref.WeakSet()
@@ -193,7 +158,7 @@ def _make(backend: str, model: mujoco.MjModel, height: int, width: int) -> tuple
             "a smaller image_size or render_size"
         ) from error
     except Exception as error:
-        raise _unusable(backend, error) from error
+        raise unusable(backend, error) from error
     return context, target
 
 
@@ -218,48 +183,3 @@ def _free_all() -> None:
     for renderer in list(_open):
         renderer.close()
     _free_left()
-
-
-def _named() -> str:
-    """Return the backend that ``MUJOCO_GL`` asks for; an empty string where it leaves the choice."""
-    value = os.environ.get("MUJOCO_GL", "")
-    named = value.strip().lower()
-    if named in BACKENDS:
-        return named
-    if named not in _UNDECIDED:
-        raise RenderingError(
-            f"the environment variable MUJOCO_GL names no rendering backend: {value!r}.{did_you_mean(named, BACKENDS)} "
-            f"Set it to egl or osmesa, or leave it unset to have one chosen. {_INSTALL}"
-        )
-    return ""
-
-
-@cache
-def _probe() -> str:
-    failures = []
-    for backend in BACKENDS:
-        try:
-            run = subprocess.run(
-                [sys.executable, "-c", _PROBE, backend],
-                env=os.environ | {"MUJOCO_GL": backend},
-                capture_output=True,
-                text=True,
-                timeout=120,
-            )
-        except subprocess.TimeoutExpired as error:
-            failures.append(f"{backend}: no answer within {error.timeout:.0f} s")
-            continue
-        # EGL's own clean-up may complain when the interpreter ends; what counts is that a context was made.
-        if run.returncode == 0:
-            return backend
-        failures.append(f"{backend}: {(run.stderr.strip().splitlines() or ['no message'])[-1]}")
-    raise RenderingError(f"nothing renders here ({'; '.join(failures)}). {_INSTALL}")
-
-
-def _unusable(backend: str, error: Exception) -> Exception:
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in ("mujoco", "OpenGL"):
-        return MissingExtraError(f"rendering needs MuJoCo ({error}): pip install 'wmrl-envs[robotics]'")
-    return RenderingError(
-        f"the rendering backend {backend!r} does not work here ({type(error).__name__}: {error}). {_INSTALL}, or name "
-        "the other one in the environment variable MUJOCO_GL (egl or osmesa)"
-    )

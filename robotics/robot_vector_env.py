@@ -62,13 +62,16 @@ class RobotVectorEnv(gym.vector.VectorEnv[Any, Any, NDArray[Any]], Generic[E]):
         options = options or {}
         mask = self._mask(options)
         tasks, states = self._listed(options, "task"), self._listed(options, "initial_state")
+        draws = {}
         for leader in range(0, self.num_envs, self.group_size):
             if mask[leader]:
                 asked = None if tasks is None else self._scene.task_index(tasks[leader])
                 task, state = self._scene.draw(self._generators[leader], asked)
                 if states is not None:
                     state = self._scene.checked_state(task, states[leader])
-                self._begin_group(leader, task, state)
+                draws[leader] = task, state
+        for leader, drawn in draws.items():  # not before all of them are known to be right
+            self._begin_group(leader, *drawn)
         return self._observations(), self._infos(mask)
 
     def step(
@@ -194,7 +197,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Any, Any, NDArray[Any]], Generic[E]):
         if key not in options:
             return None
         value = options[key]
-        if isinstance(value, str | int | np.integer):
+        if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str):
             return [value] * self.num_envs
         values = list(value)
         if len(values) != self.num_envs or any(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wmrl_envs.robotics import metaworld
-from wmrl_envs.robotics.episodes import Episodes
+from wmrl_envs.robotics.episodes import Episodes, check_flag
 from wmrl_envs.robotics.metaworld import Simulator
 
 __all__ = ["Scene"]
@@ -26,6 +26,7 @@ class Scene(Episodes[Simulator]):
         """Check the arguments; see ``MetaWorldEnv`` for them."""
         super().__init__(n, **settings)
         self.task_names = metaworld.resolve_tasks(tasks if isinstance(tasks, str) else list(tasks))
+        check_flag("draw_arm", draw_arm)
         self._draw_arm = draw_arm
 
     def initial_states(self, task: int) -> int:

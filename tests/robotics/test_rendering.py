@@ -131,6 +131,35 @@ def test_frames_do_not_depend_on_what_else_renders_here():
     check_company()
 
 
+def test_gymnasiums_own_renderers_go_on_beside_ours():
+    code = """
+import gc, numpy as np, test_rendering
+from gymnasium.envs.mujoco.mujoco_rendering import OffScreenViewer
+theirs = test_rendering.Eye(test_rendering.FOUR_BOXES)
+theirs.renderer.close()
+viewer = OffScreenViewer(theirs.model, theirs.data, 32, 32)
+def see():
+    return viewer.render("rgb_array", camera_id=0)
+expected = see()
+assert expected.std() > 10
+ours = [test_rendering.Eye(test_rendering.ONE_BOX) for _ in range(2)]
+assert np.array_equal(see(), expected)
+for eye in ours:
+    eye.see()
+assert np.array_equal(see(), expected)
+ours[0].renderer.close()
+assert np.array_equal(see(), expected)
+del ours[1], eye
+gc.collect()
+ours[0] = test_rendering.Eye(test_rendering.ONE_BOX)
+assert ours[0].see().std() > 10
+assert np.array_equal(see(), expected)
+viewer.close()
+"""
+    done = run(code, MUJOCO_GL="egl")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_closed_renderer_says_so():
     eye = Eye(ONE_BOX)
     eye.see()
