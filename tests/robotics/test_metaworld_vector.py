@@ -28,7 +28,7 @@ def same(one: Any, other: Any) -> None:
     assert data_equivalence(one, other, exact=True), (one, other)
 
 
-def pair(mode: AutoresetMode, count: int = 3, **settings: Any) -> tuple[MetaWorldVectorEnv, SyncVectorEnv]:
+def pair(mode: AutoresetMode, count: int, **settings: Any) -> tuple[MetaWorldVectorEnv, SyncVectorEnv]:
     ours = MetaWorldVectorEnv(count, autoreset_mode=mode, **settings)
     return ours, SyncVectorEnv([lambda: MetaWorldEnv(**settings)] * count, autoreset_mode=mode)
 
@@ -47,7 +47,7 @@ def expert_actions(envs: MetaWorldVectorEnv, generator: np.random.Generator) -> 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_batch_equals_single_environments(mode, terminate):
     settings = QUICK | ({"tasks": "reach", "second_camera": "topview"} if terminate else {})
-    ours, theirs = pair(mode, **settings, terminate_on_success=terminate)
+    ours, theirs = pair(mode, 2, **settings, terminate_on_success=terminate)
     assert ours.metadata["autoreset_mode"] is theirs.metadata["autoreset_mode"]
     for name in ("observation_space", "single_observation_space", "action_space", "single_action_space"):
         assert getattr(ours, name) == getattr(theirs, name)
@@ -63,16 +63,15 @@ def test_batch_equals_single_environments(mode, terminate):
         endings, successes = endings + int(over.sum()), successes + int(outcome[1].sum())
         if mode is AutoresetMode.DISABLED and over.any():
             same(ours.reset(options={"reset_mask": over}), theirs.reset(options={"reset_mask": over.copy()}))
-    assert endings >= 6 and successes >= 2
-    same(ours.reset(seed=[9, None, 2]), theirs.reset(seed=[9, None, 2]))
+    assert endings >= 4 and successes >= 1
+    same(ours.reset(seed=[9, None]), theirs.reset(seed=[9, None]))
     same(ours.reset(), theirs.reset())
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_made_by_gymnasium_with_chunks(mode):
+def test_made_by_gymnasium_with_chunks():
     settings = SMALL | {"chunk": 2}
-    ours = gym.make_vec(ID, num_envs=2, autoreset_mode=mode, **settings)
-    theirs = SyncVectorEnv([lambda: MetaWorldEnv(**settings)] * 2, autoreset_mode=mode)
+    ours = gym.make_vec(ID, num_envs=2, **settings)
+    theirs = SyncVectorEnv([lambda: MetaWorldEnv(**settings)] * 2)
     same(ours.reset(seed=1), theirs.reset(seed=1))
     theirs.action_space.seed(0)
     for _ in range(3):
