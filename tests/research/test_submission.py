@@ -71,7 +71,7 @@ def test_a_valid_submission_is_placed_on_both_boards(write_task):
     answers = [0, 0, 1, 1, 0, 0, 1, 1]
     content = rows(*[f"{place:03d},{value}" for place, value in enumerate(answers)])
     grade = grade_submission_file(task, content)
-    assert grade == (Status.VALID, 1.0, 1.0, 1.0, 1.0, grade.feedback)
+    assert grade == (Status.VALID, 1.0, 1.0, 1.0, 1.0, grade.feedback, 0.0)
     assert grade.feedback == "submission.csv is valid: auc 1, leaderboard position 1.00"
     grade = grade_submission_file(task, rows(*[f"{place:03d},0.5" for place in range(8)]))
     assert grade[:5] == (Status.VALID, 0.5, 0.5, 0.5, 0.25)

@@ -115,7 +115,7 @@ def test_a_pointer_in_place_of_a_board_is_refused(write_task):
         ({"design": []}, "design must be an object or null"),
         ({"limits": {"second": 3}}, "unknown limit 'second'.*Did you mean 'seconds'"),
         ({"limits": {"seconds": "3"}}, "limit 'seconds' must be a number"),
-        ({"limits": None}, "limits an object"),
+        ({"limits": None}, "limits must be an object"),
     ],
 )
 def test_metadata_that_contradicts_the_format_is_named(fields, reason, write_task):

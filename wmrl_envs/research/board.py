@@ -13,7 +13,8 @@ import numpy as np
 from wmrl_envs.errors import ConfigurationError, TaskError
 from wmrl_envs.research.design_space import DesignSpace
 from wmrl_envs.research.leaderboard import Leaderboard
-from wmrl_envs.research.recording import Draw, Runner, data_digest, execute, versions, write_whole
+from wmrl_envs.research.recording import Draw, data_digest, execute, versions, write_whole
+from wmrl_envs.research.scoring import Runner
 from wmrl_envs.research.task import ResearchTask
 
 __all__ = ["POPULATION", "make_leaderboard", "task_without_board"]

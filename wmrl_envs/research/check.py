@@ -7,8 +7,9 @@ from pathlib import Path
 
 from wmrl_envs.errors import TaskError, did_you_mean
 from wmrl_envs.research.leaderboard import HALVES
-from wmrl_envs.research.manifest import FIELDS
-from wmrl_envs.research.submission import InvalidSubmission, score_submission
+from wmrl_envs.research.manifest import fields_of
+from wmrl_envs.research.scoring import InvalidSubmission
+from wmrl_envs.research.submission import score_submission
 from wmrl_envs.research.table import TableError, read_table, shown
 from wmrl_envs.research.task import ResearchTask
 
@@ -48,9 +49,11 @@ def _check_manifest(task: ResearchTask) -> list[str]:
     problems = []
     if task.id != task.folder.name:
         problems.append(f"task.json: the id {task.id!r} differs from the name of its folder, {task.folder.name!r}")
-    for name in json.loads((task.folder / "task.json").read_text(encoding="utf-8")):
-        if name not in FIELDS:
-            problems.append(f"task.json: nothing reads the field {name!r}.{did_you_mean(name, FIELDS)}")
+    manifest = json.loads((task.folder / "task.json").read_text(encoding="utf-8"))
+    known = fields_of(manifest.get("grader"))
+    for name in manifest:
+        if name not in known:
+            problems.append(f"task.json: nothing reads the field {name!r}.{did_you_mean(name, known)}")
     if not task.description.strip():
         problems.append("description.md is empty")
     licence = task.folder / "LICENSE-data.txt"

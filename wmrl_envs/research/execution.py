@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wmrl_envs.research.outcome import Outcome, Status, ladder_reward
-from wmrl_envs.research.submission import InvalidSubmission, grade_submission_file
+from wmrl_envs.research.scoring import Grade, InvalidSubmission, Left, Runner, grade_left
 
 if TYPE_CHECKING:
     from wmrl_envs.research.task import Limits, ResearchTask
 
-__all__ = ["CAUSES", "MAX_FEEDBACK_CHARS", "RunResult", "outcome_from_run"]
+__all__ = ["CAUSES", "MAX_FEEDBACK_CHARS", "RunResult", "graded_run", "outcome_from_run"]
 
 CAUSES = ("ok", "error", "timeout", "memory", "disk")
 """How a run can end: by itself with exit code 0, with another one, or by a limit."""
@@ -51,44 +51,53 @@ class RunResult:
     """CPU seconds of the process tree, or the wall seconds where a wall limit ended it."""
     message: str = ""
     """One sentence about the limit that ended it; empty otherwise."""
-    submission: bytes | InvalidSubmission | None = None
-    """Content of ``submission.csv``, why it could not be read, or None if there is none."""
+    left: Left = field(default_factory=dict)
+    """By path in its working folder, each file that was asked for and is there."""
+
+    @property
+    def submission(self) -> bytes | InvalidSubmission | None:
+        """Content of ``submission.csv``, why it could not be read, or None if there is none."""
+        return self.left.get("submission.csv")
 
 
-def outcome_from_run(task: ResearchTask, result: RunResult) -> Outcome:
+def outcome_from_run(task: ResearchTask, result: RunResult, runner: Runner | None = None) -> Outcome:
     """Grade an execution. Needs the private answers, so it is called where solutions do not run.
 
+    Args:
+        task: The task.
+        result: The execution.
+        runner: Runs the programs of a scorer that needs some.
+
     Raises:
-        TaskError: If the task's own answers cannot be used.
+        TaskError: If the task's own files cannot be used.
+        SandboxError: If scoring failed for a reason that is not the solution's.
     """
+    return graded_run(task, result, runner)[0]
+
+
+def graded_run(task: ResearchTask, result: RunResult, runner: Runner | None = None) -> tuple[Outcome, Grade | None]:
+    """Return `outcome_from_run` and the grade behind it, None where a solution ended too early to have one."""
     shown = [result.stdout, result.stderr]
     status = _CAUSE_STATUS.get(result.cause)
+    grade = None
     if status is not None:
-        reward = report_reward = ladder_reward(status)
-        position = score = None
         shown.append(result.message)
     else:
-        if isinstance(result.submission, InvalidSubmission):
-            status, reason = Status.INVALID_SUBMISSION, result.submission.reason
-            reward = report_reward = ladder_reward(status)
-            position = score = None
-        else:
-            grade = grade_submission_file(task, result.submission)
-            status, position, score, reason = grade.status, grade.train_position, grade.train_score, grade.feedback
-            reward = ladder_reward(status, position)
-            report_reward = ladder_reward(status, grade.report_position)
-        shown.append(reason)
-    return Outcome(
+        grade = grade_left(task, result.left, runner)
+        status = grade.status
+        shown.append(grade.feedback)
+    outcome = Outcome(
         status=status,
-        reward=reward,
-        position=position,
-        score=score,
+        reward=ladder_reward(status, grade.train_position if grade else None),
+        position=grade.train_position if grade else None,
+        score=grade.train_score if grade else None,
         feedback=_terminal(shown),
         error_type=result.error_type,
         error_line=result.error_line,
-        seconds=result.seconds,
-        report_reward=report_reward,
+        seconds=result.seconds + (grade.seconds if grade else 0.0),
+        report_reward=ladder_reward(status, grade.report_position if grade else None),
     )
+    return outcome, grade
 
 
 def describe_limit(limit: str, limits: Limits) -> str:

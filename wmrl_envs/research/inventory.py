@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import re
+import zipfile
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from wmrl_envs.errors import TaskError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = ["Column", "DataInventory"]
 
+MANY_FILES = 20
+"""More files than these of one folder and ending are counted, not listed."""
+SHOWN_MEMBERS = 10
+"""Names of an archive that are listed."""
+MOST_HEADER = 400
+"""Longest header line that is shown, in characters."""
 _SIZES = (("MB", 2**20), ("kB", 2**10))
 
 
@@ -35,46 +46,46 @@ class DataInventory:
     """Files and columns of a public folder."""
 
     files: tuple[tuple[str, int], ...]
-    """Path inside the folder and size in bytes, sorted by path."""
+    """Path inside the folder and size in bytes, sorted by path; many files of one folder and ending, such as images,
+    are one entry: ``"images/*.png (5000 files)"``, with the size of all."""
     train_rows: int
     test_rows: int
     columns: tuple[Column, ...]
-    """Columns of ``train.csv``, in its order."""
+    """Columns of ``train.csv``, in its order; none where there is no such file."""
+    archives: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Path of each zip archive, and the first names in it."""
+    tables: tuple[tuple[str, str], ...] = ()
+    """Path and header line of each other CSV file, where ``train.csv`` or ``test.csv`` is missing."""
 
     @classmethod
     def of(cls, public: Path, id_column: str, target_columns: Sequence[str]) -> DataInventory:
         """Take stock of a public folder; nothing else is read.
 
         Raises:
-            TaskError: If ``train.csv`` or ``test.csv`` cannot be read.
+            TaskError: If ``train.csv`` or ``test.csv`` is there and cannot be read.
         """
         import pandas as pd
 
-        def read(name: str) -> pd.DataFrame:
+        def read(name: str) -> pd.DataFrame | None:
+            if not (public / name).is_file():
+                return None
             try:
                 return pd.read_csv(public / name, dtype={id_column: str})
             except (OSError, ValueError) as error:
                 raise TaskError(f"cannot read {public / name}: {error}") from error
 
-        train, test = read("train.csv"), read("test.csv")
-        columns = []
-        for name in train.columns:
-            values = train[name]
-            present = values.dropna()
-            hidden = name in target_columns or name not in test.columns
-            columns.append(
-                Column(
-                    name=str(name),
-                    dtype=_kind(values.dtype.kind),
-                    n_unique=int(present.nunique()),
-                    n_missing=len(values) - len(present),
-                    role="id" if name == id_column else "target" if hidden else "feature",
-                    example=str(present.iloc[0]) if len(present) else "",
-                )
-            )
         paths = sorted(path for path in public.rglob("*") if path.is_file())
-        files = tuple((path.relative_to(public).as_posix(), path.stat().st_size) for path in paths)
-        return cls(files=files, train_rows=len(train), test_rows=len(test), columns=tuple(columns))
+        found = [(path.relative_to(public).as_posix(), path) for path in paths]
+        train, test = read("train.csv"), read("test.csv")
+        whole = train is not None and test is not None
+        return cls(
+            files=_collapsed([(name, path.stat().st_size) for name, path in found]),
+            train_rows=0 if train is None else len(train),
+            test_rows=0 if test is None else len(test),
+            columns=() if train is None else _columns(train, test, id_column, target_columns),
+            archives=tuple((name, _members(path)) for name, path in found if name.endswith(".zip")),
+            tables=() if whole else _headers([(name, path) for name, path in found if name.endswith(".csv")]),
+        )
 
     @property
     def features(self) -> tuple[Column, ...]:
@@ -84,6 +95,10 @@ class DataInventory:
     def describe(self) -> str:
         """Return the inventory as text for an agent; numbered columns of one type, such as pixels, share a line."""
         lines = [f"- input/{name} ({_size(size)})" for name, size in self.files]
+        lines += [f"\ninput/{name} holds {', '.join(members)}." for name, members in self.archives]
+        lines += [f"\nColumns of input/{name}: {header}" for name, header in self.tables]
+        if not self.columns:
+            return "\n".join(lines)
         lines += ["", f"train.csv has {self.train_rows} rows, test.csv {self.test_rows}. Columns of train.csv:", ""]
         for run in _runs(self.columns):
             first, last = run[0], run[-1]
@@ -115,6 +130,64 @@ class DataInventory:
             entries.append(f"{name} ({first.dtype}{note}{missing})")
         left = features - max(limit - special, 0)
         return ", ".join([*entries, f"and {left} more"] if left > 0 else entries)
+
+
+def _columns(
+    train: pd.DataFrame, test: pd.DataFrame | None, id_column: str, target_columns: Sequence[str]
+) -> tuple[Column, ...]:
+    columns = []
+    for name in train.columns:
+        values = train[name]
+        present = values.dropna()
+        hidden = name in target_columns or (test is not None and name not in test.columns)
+        columns.append(
+            Column(
+                name=str(name),
+                dtype=_kind(values.dtype.kind),
+                n_unique=int(present.nunique()),
+                n_missing=len(values) - len(present),
+                role="id" if name == id_column else "target" if hidden else "feature",
+                example=str(present.iloc[0]) if len(present) else "",
+            )
+        )
+    return tuple(columns)
+
+
+def _collapsed(files: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Make one entry of many files of one folder and one ending."""
+    families = defaultdict(list)
+    for name, size in files:
+        folder, _, base = name.rpartition("/")
+        families[folder, base.rpartition(".")[2] if "." in base else ""].append((name, size))
+    entries = []
+    for (folder, ending), members in families.items():
+        if len(members) <= MANY_FILES:
+            entries += members
+            continue
+        pattern = f"{folder}/*" if folder else "*"
+        name = f"{pattern}.{ending}" if ending else pattern
+        entries.append((f"{name} ({len(members)} files)", sum(size for _, size in members)))
+    return tuple(sorted(entries))
+
+
+def _members(path: Path) -> tuple[str, ...]:
+    """Return the first names in a zip archive, and how many more there are."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [info.filename for info in archive.infolist() if not info.is_dir()]
+    except (OSError, zipfile.BadZipFile, NotImplementedError):
+        return ("nothing that can be read",)
+    more = len(names) - SHOWN_MEMBERS
+    return (*names[:SHOWN_MEMBERS], *([f"and {more} more"] if more > 0 else []))
+
+
+def _headers(tables: Sequence[tuple[str, Path]]) -> tuple[tuple[str, str], ...]:
+    headers = []
+    for name, path in tables[:MANY_FILES]:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            header = file.readline(MOST_HEADER + 1).strip()
+        headers.append((name, header if len(header) <= MOST_HEADER else header[:MOST_HEADER] + "..."))
+    return tuple(headers)
 
 
 def _kind(kind: str) -> Literal["int", "float", "bool", "string"]:

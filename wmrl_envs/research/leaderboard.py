@@ -7,16 +7,36 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from wmrl_envs.errors import TaskError
 
-__all__ = ["HALVES", "Half", "Leaderboard"]
+__all__ = ["HALVES", "Half", "Leaderboard", "Ranking", "ScoreScale"]
 
 Half = Literal["train", "report"]
 """Half of the private answers: one gives the training reward, the other the reported score."""
 
 HALVES: tuple[Half, Half] = ("train", "report")
+
+
+class Ranking(Protocol):
+    """What places a score in [0, 1]: a leaderboard, or a scale where there is none."""
+
+    def position(self, score: float, half: Half = "train") -> float:
+        """Return where a score stands; 1 is best.
+
+        Raises:
+            ValueError: If the score is NaN.
+        """
+        ...
+
+    def score_at(self, position: float, half: Half = "train") -> float:
+        """Return a score that stands at a position in [0, 1]."""
+        ...
+
+    def scores(self, half: Half = "train") -> list[float]:
+        """Return the scores that define the positions, best first."""
+        ...
 
 
 class Leaderboard:
@@ -98,9 +118,55 @@ class Leaderboard:
         size = len(self._keys[half])
         return (size - self.rank(score, half) + 1) / size
 
+    def score_at(self, position: float, half: Half = "train") -> float:
+        """Return the score of the board that stands at a position in [0, 1]."""
+        scores = self.scores(half)
+        return scores[min(int((1.0 - position) * len(scores)), len(scores) - 1)]
+
     def __len__(self) -> int:
         return len(self._keys["train"])
 
     def __repr__(self) -> str:
         direction = "greater" if self.greater_is_better else "lower"
         return f"Leaderboard({len(self)} train, {len(self._keys['report'])} report, {direction} is better)"
+
+
+class ScoreScale:
+    """Places a score between two known ones, linearly; beyond them it is clipped.
+
+    Args:
+        zero: The score at position 0, such as a baseline's. Which of the two is greater says the direction.
+        one: The score at position 1, such as the best known one.
+
+    Raises:
+        TaskError: If one is no finite number, or both are equal.
+    """
+
+    def __init__(self, zero: float, one: float) -> None:
+        for score in (zero, one):
+            if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+                raise TaskError(f"a scale runs between two finite numbers, got {zero!r} and {one!r}")
+        if zero == one:
+            raise TaskError(f"a scale runs between two different scores, got {zero!r} twice")
+        self.zero, self.one = float(zero), float(one)
+
+    def position(self, score: float, half: Half = "train") -> float:
+        """Return ``(score - zero) / (one - zero)``, clipped to [0, 1].
+
+        Raises:
+            ValueError: If the score is NaN.
+        """
+        if math.isnan(score):
+            raise ValueError("NaN has no place on a scale; a score that cannot be computed is no score")
+        return min(max((score - self.zero) / (self.one - self.zero), 0.0), 1.0)
+
+    def score_at(self, position: float, half: Half = "train") -> float:
+        """Return the score at a position in [0, 1]."""
+        return self.zero + position * (self.one - self.zero)
+
+    def scores(self, half: Half = "train") -> list[float]:
+        """Return the two scores, best first."""
+        return [self.one, self.zero]
+
+    def __repr__(self) -> str:
+        return f"ScoreScale({self.zero:g}, {self.one:g})"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from wmrl_envs.errors import TaskError, did_you_mean
 
-__all__ = ["METRICS", "Metric", "Needs", "metric_named"]
+__all__ = ["METRICS", "Metric", "Needs", "external_metric", "metric_named"]
 
 Needs = Literal["number", "probability", "ordinal", "label"]
 """What the target columns of a submission hold.
@@ -125,6 +125,10 @@ def _r2(answers: _Array, submitted: _Array) -> float:
     return float(r2_score(answers, submitted))
 
 
+def _computed_elsewhere(answers: _Array, submitted: _Array) -> float:
+    raise TaskError("this metric is computed by the task's own grader, not here")
+
+
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -142,6 +146,11 @@ METRICS: dict[str, Metric] = {
     )
 }
 """Every metric that a ``task.json`` can name. With several target columns, RMSE, MAE, RMSLE and R2 are their means."""
+
+
+def external_metric(name: str, greater_is_better: bool) -> Metric:
+    """Return the name and the direction of a metric that somebody else's code computes."""
+    return Metric(name, greater_is_better, "number", _computed_elsewhere)
 
 
 def metric_named(name: str) -> Metric:

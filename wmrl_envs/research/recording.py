@@ -24,19 +24,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from wmrl_envs.errors import ConfigurationError, RecordingError, SandboxError
 from wmrl_envs.research.design_space import DesignSpace
-from wmrl_envs.research.execution import outcome_from_run
+from wmrl_envs.research.execution import graded_run
 from wmrl_envs.research.outcome import STATUSES, Outcome, Status, ladder_reward
-from wmrl_envs.research.submission import Scored, max_submission_bytes, score_submission, valid_feedback
+from wmrl_envs.research.scoring import Runner, valid_feedback
 
 if TYPE_CHECKING:
-    from wmrl_envs.research.execution import RunResult
-    from wmrl_envs.research.limits import Limits
     from wmrl_envs.research.task import ResearchTask
 
 __all__ = [
@@ -44,7 +42,6 @@ __all__ = [
     "RECORDING",
     "Draw",
     "Member",
-    "Runner",
     "code_key",
     "data_digest",
     "draw_of",
@@ -66,24 +63,6 @@ _FORMAT = 1
 _ATTEMPTS = 3
 _PATIENCE = 10.0
 _STATUS_INDEX = {status: index for index, status in enumerate(STATUSES)}
-
-
-class Runner(Protocol):
-    """What executes solutions for a recording: a `ProcessSandbox`, or another sandbox with a ``run`` of this form."""
-
-    workers: int
-
-    def run(
-        self,
-        code: str,
-        public: Path | str,
-        limits: Limits | None = None,
-        seed: int = 0,
-        *,
-        most_bytes: int | None = None,
-    ) -> RunResult:
-        """Run one solution, in the calling thread."""
-        ...
 
 
 class Draw(NamedTuple):
@@ -127,10 +106,10 @@ def versions() -> dict[str, str]:
 
 
 def data_digest(task: ResearchTask) -> str:
-    """Return a digest of the data that scores depend on: every public file and the answers."""
+    """Return a digest of the data that scores depend on: every public and private file."""
     digest = hashlib.sha256()
-    files = sorted(path for path in task.public.rglob("*") if path.is_file())
-    for path in (*files, task.folder / "private" / "answers.csv"):
+    folders = (task.public, task.folder / "private")
+    for path in (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
 
@@ -143,18 +122,17 @@ def execute(task: ResearchTask, sandbox: Runner, code: str, seed: int) -> Draw:
     """
     # Generous wall time: on a busy machine, only the solution's own CPU seconds should decide.
     limits = dataclasses.replace(task.limits, wall_seconds=_PATIENCE * task.limits.wall_limit)
-    most = max_submission_bytes(task)
+    scorer = task.scorer
+    most = scorer.most_bytes(task)
     for attempt in range(_ATTEMPTS):
         try:
-            result = sandbox.run(code, task.public, limits, seed, most_bytes=most)
+            result = sandbox.run(code, task.public, limits, seed, collect=scorer.files, most_bytes=most)
+            outcome, grade = graded_run(task, result, sandbox)
             break
         except SandboxError:
             if attempt == _ATTEMPTS - 1:
                 raise
-    outcome = outcome_from_run(task, result)
-    scored = score_submission(task, result.submission) if isinstance(result.submission, bytes) else None
-    valid = outcome.status is Status.VALID and isinstance(scored, Scored)
-    return draw_of(task, outcome, scored.report if valid and isinstance(scored, Scored) else None)
+    return draw_of(task, outcome, None if grade is None else grade.report_score)
 
 
 def draw_of(task: ResearchTask, outcome: Outcome, report: float | None) -> Draw:

@@ -14,13 +14,13 @@ import stat
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from wmrl_envs.errors import SandboxError
-from wmrl_envs.research.outcome import Status
 from wmrl_envs.research.reply import extract_code
+from wmrl_envs.research.scoring import Grade, InvalidSubmission, Left, Runner, Scored, grade_left
 from wmrl_envs.research.table import TableError, read_table, shown
 
 if TYPE_CHECKING:
@@ -32,44 +32,38 @@ if TYPE_CHECKING:
     from wmrl_envs.research.task import ResearchTask
 
 __all__ = [
-    "InvalidSubmission",
-    "Scored",
-    "SubmissionGrade",
+    "AnswersScorer",
     "extract_code",
     "grade_submission_file",
     "max_submission_bytes",
     "read_submission_file",
     "score_submission",
-    "valid_feedback",
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """Raw values of the task's metric, both finite, on the two halves of the answers."""
+@dataclass(frozen=True)
+class AnswersScorer:
+    """Scores ``submission.csv`` against ``private/answers.csv`` by one of our metrics."""
 
-    train: float
-    report: float
+    files: ClassVar[tuple[str, ...]] = ("submission.csv",)
 
+    def most_bytes(self, task: ResearchTask) -> int:
+        """Return `max_submission_bytes`."""
+        return max_submission_bytes(task)
 
-@dataclass(frozen=True, slots=True)
-class InvalidSubmission:
-    """A submission that does not answer the task."""
+    def instructions(self, task: ResearchTask) -> str:
+        """Return what a submission looks like and what scores it."""
+        columns = ", ".join((task.id_column, *task.target_columns))
+        direction = "higher" if task.metric.greater_is_better else "lower"
+        return (
+            "it must write its predictions to ./submission.csv, with the columns of input/sample_submission.csv "
+            f"({columns}) and one row for each id of input/test.csv. "
+            f"Score: {task.metric.name} on hidden answers, {direction} is better."
+        )
 
-    reason: str
-    """One sentence that the agent reads; it starts with ``submission.csv``."""
-
-
-class SubmissionGrade(NamedTuple):
-    """How a submission ends; the numbers are None unless it is valid."""
-
-    status: Status
-    """``VALID``, ``INVALID_SUBMISSION`` or ``NO_SUBMISSION``."""
-    train_score: float | None
-    train_position: float | None
-    report_score: float | None
-    report_position: float | None
-    feedback: str
+    def score(self, task: ResearchTask, left: Mapping[str, bytes], runner: Runner | None) -> Scored | InvalidSubmission:
+        """Return `score_submission` of the file."""
+        return score_submission(task, left["submission.csv"])
 
 
 _AUTHORS_DOING = frozenset({errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO, errno.ENOTDIR})
@@ -84,7 +78,9 @@ def max_submission_bytes(task: ResearchTask) -> int:
     return 2**20 + 100 * len(task.answers()) * (1 + len(task.target_columns))
 
 
-def read_submission_file(path: Path | str, limit: int) -> bytes | None | InvalidSubmission:
+def read_submission_file(
+    path: Path | str, limit: int, name: str = "submission.csv"
+) -> bytes | None | InvalidSubmission:
     """Read a file that other people's code wrote, without following where it points.
 
     A symbolic link could name a file that only the reader may read, such as the answers; a pipe would block it.
@@ -92,6 +88,7 @@ def read_submission_file(path: Path | str, limit: int) -> bytes | None | Invalid
     Args:
         path: Where the submission should lie.
         limit: Most bytes that are read.
+        name: What the file is called in the reason why it is no submission.
 
     Returns:
         The bytes, None if there is nothing at the path, or why it is no submission.
@@ -99,7 +96,7 @@ def read_submission_file(path: Path | str, limit: int) -> bytes | None | Invalid
     Raises:
         SandboxError: If reading fails for a reason that is not the file's author's.
     """
-    irregular = InvalidSubmission("submission.csv is no regular file that can be read")
+    irregular = InvalidSubmission(f"{name} is no regular file that can be read")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -113,12 +110,12 @@ def read_submission_file(path: Path | str, limit: int) -> bytes | None | Invalid
         if not stat.S_ISREG(status.st_mode):
             return irregular
         if status.st_size > limit:
-            return _too_large(status.st_size, limit)
+            return _too_large(name, status.st_size, limit)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             content = file.read(limit + 1)
     finally:
         os.close(descriptor)
-    return content if len(content) <= limit else _too_large(len(content), limit)
+    return content if len(content) <= limit else _too_large(name, len(content), limit)
 
 
 def score_submission(task: ResearchTask, content: bytes) -> Scored | InvalidSubmission:
@@ -130,7 +127,7 @@ def score_submission(task: ResearchTask, content: bytes) -> Scored | InvalidSubm
     answers = task.answers()
     limit = max_submission_bytes(task)
     if len(content) > limit:
-        return _too_large(len(content), limit)
+        return _too_large("submission.csv", len(content), limit)
     try:
         table = read_table(content)
         _check_columns(table, task)
@@ -148,7 +145,7 @@ def score_submission(task: ResearchTask, content: bytes) -> Scored | InvalidSubm
     return Scored(train, report)
 
 
-def grade_submission_file(task: ResearchTask, source: bytes | Path | str | None) -> SubmissionGrade:
+def grade_submission_file(task: ResearchTask, source: bytes | Path | str | None) -> Grade:
     """Grade a submission: score it, and place the scores on the task's leaderboard.
 
     Args:
@@ -158,38 +155,13 @@ def grade_submission_file(task: ResearchTask, source: bytes | Path | str | None)
     Raises:
         TaskError: If the task's own answers cannot be used.
     """
-    if isinstance(source, (Path, str)):
-        read = read_submission_file(source, max_submission_bytes(task))
-        if isinstance(read, InvalidSubmission):
-            return _ungraded(Status.INVALID_SUBMISSION, read.reason)
-        source = read
-    if source is None:
-        return _ungraded(Status.NO_SUBMISSION, "no submission.csv was written to the working folder")
-    scored = score_submission(task, source)
-    if isinstance(scored, InvalidSubmission):
-        return _ungraded(Status.INVALID_SUBMISSION, scored.reason)
-    position = task.leaderboard.position(scored.train, "train")
-    return SubmissionGrade(
-        Status.VALID,
-        scored.train,
-        position,
-        scored.report,
-        task.leaderboard.position(scored.report, "report"),
-        valid_feedback(task, scored.train, position),
-    )
+    found = read_submission_file(source, max_submission_bytes(task)) if isinstance(source, (Path, str)) else source
+    left: Left = {} if found is None else {"submission.csv": found}
+    return grade_left(task, left)
 
 
-def valid_feedback(task: ResearchTask, score: float, position: float) -> str:
-    """Return the sentence that an agent reads about a valid submission: score and position on the training half."""
-    return f"submission.csv is valid: {task.metric.name} {score:.5g}, leaderboard position {position:.2f}"
-
-
-def _ungraded(status: Status, feedback: str) -> SubmissionGrade:
-    return SubmissionGrade(status, None, None, None, None, feedback)
-
-
-def _too_large(size: int, limit: int) -> InvalidSubmission:
-    return InvalidSubmission(f"submission.csv is too large: {size} bytes, at most {limit} are read")
+def _too_large(name: str, size: int, limit: int) -> InvalidSubmission:
+    return InvalidSubmission(f"{name} is too large: {size} bytes, at most {limit} are read")
 
 
 def _check_columns(table: Mapping[str, Sequence[str]], task: ResearchTask) -> None:

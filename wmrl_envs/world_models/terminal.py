@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wmrl_envs.research.execution import describe_limit
 from wmrl_envs.research.outcome import Status
-from wmrl_envs.research.submission import valid_feedback
+from wmrl_envs.research.scoring import valid_feedback
 
 if TYPE_CHECKING:
     from wmrl_envs.research.task import ResearchTask
@@ -48,14 +48,13 @@ def plain_feedback(
     """
     if status is Status.VALID:
         place = position or 0.0
-        board = task.leaderboard.scores()
-        return valid_feedback(task, board[min(int((1.0 - place) * len(board)), len(board) - 1)], place)
+        return valid_feedback(task, task.leaderboard.score_at(place), place)
     if status in _LIMITS:
         return describe_limit(_LIMITS[status], task.limits)
     if status is Status.NO_SUBMISSION:
-        return "no submission.csv was written to the working folder"
+        return f"no {task.scorer.files[0]} was written to the working folder"
     if status is Status.INVALID_SUBMISSION:
-        return "submission.csv is invalid"
+        return f"{task.scorer.files[0]} is invalid"
     where = f'  File "solution.py", line {line}, in <module>\n' if line else ""
     return f"Traceback (most recent call last):\n{where}{error_type or 'Exception'}"
 

@@ -13,7 +13,7 @@ from wmrl_envs.errors import ConfigurationError, SandboxError
 from wmrl_envs.research.grading import Submission
 from wmrl_envs.research.outcome import Status
 from wmrl_envs.research.sandbox.process import ProcessSandbox
-from wmrl_envs.research.submission import InvalidSubmission
+from wmrl_envs.research.scoring import InvalidSubmission
 from wmrl_envs.research.task import Limits, load_task
 
 QUICK = Limits(seconds=2.0, wall_seconds=4.0, memory_mb=512, disk_mb=20)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import shutil
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any
 
@@ -23,7 +24,8 @@ from wmrl_envs.research.sandbox.host import Zygote
 from wmrl_envs.research.sandbox.isolation import Isolation, IsolationReport, choose_layers, namespaces_problem, probe
 from wmrl_envs.research.sandbox.paths import readable_paths
 from wmrl_envs.research.sandbox.scratch import make_scratch, path_cleaner, remove_folder
-from wmrl_envs.research.submission import InvalidSubmission, max_submission_bytes, read_submission_file
+from wmrl_envs.research.scoring import InvalidSubmission, Left
+from wmrl_envs.research.submission import read_submission_file
 from wmrl_envs.research.task import Limits
 
 __all__ = ["ProcessSandbox"]
@@ -137,14 +139,13 @@ class ProcessSandbox:
     def _grade_one(self, submission: Submission) -> Outcome | None:
         assert submission.code is not None
         task, limits = submission.task, self.limits_of(submission)
-        most = max_submission_bytes(task)
+        files, most = task.scorer.files, task.scorer.most_bytes(task)
         for attempt in ("first", "second"):
             try:
-                result = self.run(submission.code, task.public, limits, submission.seed, most_bytes=most)
+                result = self.run(submission.code, task.public, limits, submission.seed, collect=files, most_bytes=most)
+                return outcome_from_run(task, result, self)
             except SandboxError as error:
                 _logger.warning("%s attempt to run a solution of task %s failed: %s", attempt, task.id, error)
-            else:
-                return outcome_from_run(task, result)
         return None
 
     def run(
@@ -154,34 +155,43 @@ class ProcessSandbox:
         limits: Limits | None = None,
         seed: int = 0,
         *,
+        collect: Sequence[str] = ("submission.csv",),
         most_bytes: int | None = None,
+        bring: Mapping[str, bytes | Path] | None = None,
     ) -> RunResult:
-        """Run one solution, in the calling thread.
+        """Run one program, in the calling thread.
 
         Args:
             code: Python source.
             public: Folder that it finds as ``./input``.
             limits: What it may use; None means the default ones.
             seed: Seeds its random generators.
-            most_bytes: Largest submission that is read; None means as much as the disk limit.
+            collect: Paths of the files to read from its working folder when it has ended.
+            most_bytes: Largest file that is read; None means as much as the disk limit.
+            bring: By path in its working folder, the content of a file or a folder to copy there before it starts.
 
         Raises:
-            SandboxError: If the harness failed; nothing is known about the solution.
+            SandboxError: If the harness failed; nothing is known about the program.
         """
         limits = limits or Limits()
         zygote, _, folder = self._resources()
         public = Path(public).resolve()
         if not public.is_dir():
             raise SandboxError(f"the public data folder {public} does not exist")
-        scratch = self._scratch(folder, code, public)
+        scratch = self._scratch(folder)
         try:
+            make_scratch(scratch, code, public, bring)
             header, output = self._ask(zygote, code, public, scratch, limits, seed)
             if header["failure"] is not None:
                 raise SandboxError(f"a solution's process could not be set up: {header['failure']}")
-            submission = read_submission_file(scratch / "submission.csv", most_bytes or limits.disk_mb * 2**20)
+            most = most_bytes or limits.disk_mb * 2**20
+            found = {name: _read_left(scratch, name, most) for name in collect}
+        except shutil.Error as error:
+            raise SandboxError(f"the files of a program could not be laid out: {error}") from error
         finally:
             remove_folder(scratch)
-        return self._result(header, output, code, limits, path_cleaner(scratch, public), submission)
+        left = {name: file for name, file in found.items() if file is not None}
+        return self._result(header, output, code, limits, path_cleaner(scratch, public), left)
 
     def _ask(
         self, zygote: Zygote, code: str, public: Path, scratch: Path, limits: Limits, seed: int
@@ -217,7 +227,7 @@ class ProcessSandbox:
         code: str,
         limits: Limits,
         clean: Callable[[str], str],
-        submission: bytes | InvalidSubmission | None,
+        left: Left,
     ) -> RunResult:
         fired, said = header["fired"], header["said"]
         split = header["stdout_bytes"]
@@ -231,14 +241,13 @@ class ProcessSandbox:
             error_line=said["line"] if (said["line"] or 0) <= code.count("\n") + 1 else None,
             seconds=float(header["seconds"]),
             message=describe_limit(fired, limits) if fired and fired != "abandoned" else "",
-            submission=submission,
+            left=left,
         )
 
-    def _scratch(self, folder: Path, code: str, public: Path) -> Path:
+    def _scratch(self, folder: Path) -> Path:
         with self._lock:
             self._runs += 1
-            number = self._runs
-        return make_scratch(folder / f"run-{number}", code, public)
+            return folder / f"run-{self._runs}"
 
     def _resources(self) -> tuple[Zygote, ThreadPoolExecutor, Path]:
         """Return the zygote, the workers and the folder of scratch folders, started where they are not yet."""
@@ -289,6 +298,14 @@ class ProcessSandbox:
 
     def __repr__(self) -> str:
         return f"ProcessSandbox(workers={self.workers}, layers={self.layers!r})"
+
+
+def _read_left(scratch: Path, name: str, most: int) -> bytes | None | InvalidSubmission:
+    """Read a file that a program left, unless a link of its own leads there."""
+    for folder in PurePosixPath(name).parents[:-1]:
+        if (scratch / folder).is_symlink():
+            return InvalidSubmission(f"{name} lies behind a link")
+    return read_submission_file(scratch / name, most, name)
 
 
 def _rebuild(arguments: dict[str, Any]) -> ProcessSandbox:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from wmrl_envs.research.sandbox.paths import library_folders
@@ -15,11 +15,25 @@ from wmrl_envs.research.sandbox.paths import library_folders
 __all__ = ["make_scratch", "path_cleaner", "remove_folder"]
 
 
-def make_scratch(folder: Path, code: str, public: Path) -> Path:
-    """Make a folder with ``solution.py`` and a view of the public data at ``input``, and return it."""
+def make_scratch(folder: Path, code: str, public: Path, bring: Mapping[str, bytes | Path] | None = None) -> Path:
+    """Make a folder with ``solution.py`` and a view of the public data at ``input``, and return it.
+
+    Args:
+        folder: Where.
+        code: The program.
+        public: The public data.
+        bring: By path in the folder, the content of a further file, or a folder of which it holds a copy.
+    """
     folder.mkdir(mode=0o700)
     (folder / "solution.py").write_text(code, encoding="utf-8", errors="replace")
     (folder / "input").symlink_to(public, target_is_directory=True)
+    for name, content in (bring or {}).items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Path):
+            shutil.copytree(content, place)
+        else:
+            place.write_bytes(content)
     return folder
 
 
