@@ -1,0 +1,122 @@
+"""What the site is built from besides the pages in docs/, and how links between all of them are followed.
+
+- Pages made from other files of the repository: the changelog, how to contribute, the benchmarks' scripts, the examples.
+- The command line's reference, read from the commands themselves.
+- The three folders that are installed under ``wmrl_envs``, linked to where the API reference looks for them.
+
+A link to a file of the repository, as GitHub follows it, leads to that file's page on the site.
+"""
+
+from __future__ import annotations
+
+import html
+import posixpath
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+ELSEWHERE = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "README.md": "readme.md",
+    "benchmarks/README.md": "benchmark_scripts.md",
+}
+"""Files of the repository and the pages that they become."""
+LICENSES = ("LICENSE", "CITATION.cff")
+"""Files that are shown as they are."""
+_LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?(?=[)\s])")
+_FENCED = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
+_DIAGRAM = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*(images/[^"]+\.svg)"[^>]*>')
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Link every package folder under the name that it is imported by."""
+    package = ROOT / "build/api/wmrl_envs"
+    package.mkdir(parents=True, exist_ok=True)
+    folders = [ROOT / name for name in ("wrappers", "agents", "robotics")]
+    wanted = {path.name: path for path in (*(ROOT / "wmrl_envs").iterdir(), *folders) if path.name != "__pycache__"}
+    for old in package.iterdir():
+        if old.name not in wanted or old.resolve() != wanted[old.name]:
+            old.unlink()
+    for name, path in wanted.items():
+        if not (package / name).exists():
+            (package / name).symlink_to(path)
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made from files outside docs/."""
+    for source, place in _pages().items():
+        files.append(File.generated(config, place, content=_content(source)))
+    files.append(File.generated(config, "command_line.md", content=_command_line()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links between files of the repository into links between pages."""
+    pages = _pages()
+    here = page.file.src_uri
+    source = next((name for name, place in pages.items() if place == here), f"docs/{here}")
+
+    def follow(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
+        place = pages.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else None)
+        if place is None:
+            return match[0]  # the build says that there is no such page
+        return posixpath.relpath(place, posixpath.dirname(here) or ".") + (match[2] or "")
+
+    return "".join(part if fenced else _LINK.sub(follow, part) for fenced, part in _parts(markdown))
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Put diagrams into the page itself, so that they follow its colours and their words can be read and found."""
+
+    def inline(match: re.Match[str]) -> str:
+        return (ROOT / "docs" / match[2]).read_text()
+
+    return _DIAGRAM.sub(inline, content)
+
+
+def _pages() -> dict[str, str]:
+    """Return the place on the site of every file outside docs/ that has one."""
+    examples = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*") if _shown(path))
+    places = {path: re.sub(r"\.(py|yaml|json)$", "", path) + ".md" for path in examples}
+    return {**ELSEWHERE, **places, **{name: f"{name.split('.')[0].lower()}.md" for name in LICENSES}}
+
+
+def _shown(path: Path) -> bool:
+    return path.suffix in (".py", ".yaml", ".json", ".md") and "__pycache__" not in path.parts
+
+
+def _content(source: str) -> str:
+    text = (ROOT / source).read_text()
+    if source.endswith(".md"):
+        return text
+    language = {".py": "python", ".cff": "yaml", "": "text"}.get(Path(source).suffix, Path(source).suffix[1:])
+    return f"# {source}\n\n````{language}\n{text.rstrip()}\n````\n"
+
+
+def _command_line() -> str:
+    """Return the reference of the command ``wmrl``, as Typer writes it from the commands themselves."""
+    written = [sys.executable, "-m", "typer", "wmrl_envs.cli", "utils", "docs", "--name", "wmrl"]
+    text = html.unescape(subprocess.run(written, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+    text = re.sub(r"^\* `--help`: .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^\*\*Options\*\*:\n\n(?!\*)", "", text, flags=re.MULTILINE)  # there was none but --help
+    return text.replace("# `wmrl`", "# Command line", 1)
+
+
+def _parts(markdown: str) -> Iterator[tuple[bool, str]]:
+    """Yield the text's parts in order, each with whether it is a fenced block."""
+    end = 0
+    for block in _FENCED.finditer(markdown):
+        yield False, markdown[end : block.start()]
+        yield True, block[0]
+        end = block.end()
+    yield False, markdown[end:]
