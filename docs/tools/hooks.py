@@ -1,6 +1,6 @@
 """What the site is built from besides the pages in docs/, and how links between all of them are followed.
 
-- Pages made from other files of the repository: the changelog, how to contribute, the benchmarks' scripts, the examples.
+- Pages made from other files of the repository: changelog, how to contribute, benchmark scripts, examples.
 - The command line's reference, read from the commands themselves.
 - The three folders that are installed under ``wmrl_envs``, linked to where the API reference looks for them.
 
@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -22,15 +23,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-ELSEWHERE = {
+NAMED = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    "README.md": "readme.md",
     "benchmarks/README.md": "benchmark_scripts.md",
 }
-"""Files of the repository and the pages that they become."""
-LICENSES = ("LICENSE", "CITATION.cff")
-"""Files that are shown as they are."""
+"""Files of the repository and the pages that they become; whatever else is linked to becomes one under files/."""
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?(?=[)\s])")
 _FENCED = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
 _DIAGRAM = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*(images/[^"]+\.svg)"[^>]*>')
@@ -38,6 +36,7 @@ _DIAGRAM = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*(images/[^"]+\.svg)"[^
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Link every package folder under the name that it is imported by."""
+    _pages.cache_clear()  # `mkdocs serve` builds several times
     package = ROOT / "build/api/wmrl_envs"
     package.mkdir(parents=True, exist_ok=True)
     folders = [ROOT / name for name in ("wrappers", "agents", "robotics")]
@@ -66,7 +65,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = next((name for name, place in pages.items() if place == here), f"docs/{here}")
 
     def follow(match: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
+        target = _target(source, match[1])
         place = pages.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else None)
         if place is None:
             return match[0]  # the build says that there is no such page
@@ -84,15 +83,31 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
     return _DIAGRAM.sub(inline, content)
 
 
+@cache
 def _pages() -> dict[str, str]:
-    """Return the place on the site of every file outside docs/ that has one."""
-    examples = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*") if _shown(path))
-    places = {path: re.sub(r"\.(py|yaml|json)$", "", path) + ".md" for path in examples}
-    return {**ELSEWHERE, **places, **{name: f"{name.split('.')[0].lower()}.md" for name in LICENSES}}
+    """Return the place on the site of every file outside docs/ that has one: what is linked to, and the examples."""
+    pages = dict(NAMED)
+    waiting = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    waiting += [*NAMED, *(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*.py"))]
+    while waiting:
+        source = waiting.pop()
+        if not source.startswith("docs/") and source not in pages:
+            pages[source] = f"files/{source}" + ("" if source.endswith(".md") else ".md")
+        if source.endswith(".md"):
+            links = (_target(source, match[1]) for match in _LINK.finditer(_prose((ROOT / source).read_text())))
+            waiting += [link for link in links if not link.startswith("docs/") and link not in pages and _text(link)]
+    return pages
 
 
-def _shown(path: Path) -> bool:
-    return path.suffix in (".py", ".yaml", ".json", ".md") and "__pycache__" not in path.parts
+def _target(source: str, link: str) -> str:
+    """Return the path in the repository that a link of a file leads to; a folder's is its README.md."""
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
+    return f"{target}/README.md" if (ROOT / target).is_dir() else target
+
+
+def _text(source: str) -> bool:
+    path = ROOT / source
+    return path.is_file() and path.suffix not in (".png", ".svg", ".gz", ".npz") and not source.startswith("..")
 
 
 def _content(source: str) -> str:
@@ -110,6 +125,10 @@ def _command_line() -> str:
     text = re.sub(r"^\* `--help`: .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^\*\*Options\*\*:\n\n(?!\*)", "", text, flags=re.MULTILINE)  # there was none but --help
     return text.replace("# `wmrl`", "# Command line", 1)
+
+
+def _prose(markdown: str) -> str:
+    return "".join(part for fenced, part in _parts(markdown) if not fenced)
 
 
 def _parts(markdown: str) -> Iterator[tuple[bool, str]]:
