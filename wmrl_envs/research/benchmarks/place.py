@@ -1,0 +1,96 @@
+"""Where a benchmark's task lies: ``DIR/ID``, with options as in a web address: ``DIR/ID?direction=lower&seconds=600``.
+
+Options are ``direction`` (``higher`` or ``lower`` is better) and the names of `wmrl_envs.research.limits.Limits`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+from wmrl_envs.errors import ConfigurationError, TaskError, UnknownTaskError, did_you_mean
+from wmrl_envs.research.limits import Limits
+from wmrl_envs.research.table import shown
+
+__all__ = ["DIRECTIONS", "LFS_START", "Place", "refuse_pointer", "unknown_competition"]
+
+DIRECTIONS = {"higher": True, "lower": False}
+"""Values of the option ``direction``, and whether greater is better."""
+
+LFS_START = "version https://git-lfs"
+"""How a file starts that git left in place of a large one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A parsed name of a task, without the benchmark's prefix."""
+
+    folder: Path
+    """DIR, resolved."""
+    id: str
+    greater_is_better: bool | None
+    """The option ``direction``; None where it is not given."""
+    limits: Limits
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Parse ``DIR/ID`` or ``DIR/ID?option=value&...``.
+
+        Raises:
+            UnknownTaskError: If there is no ID.
+            ConfigurationError: If an option is unknown or its value cannot be used.
+        """
+        path, _, query = text.partition("?")
+        try:
+            whole = Path(path).resolve()
+        except (OSError, ValueError):  # too long, or with a NUL
+            raise UnknownTaskError(f"{shown(path, 200)} is no path of a competition") from None
+        if not path or not whole.name:
+            raise UnknownTaskError(f"{shown(path, 200)} names no competition; it must be DIR/ID")
+        options = dict(parse_qsl(query, keep_blank_values=True))
+        direction = options.pop("direction", None)
+        if direction is not None and direction not in DIRECTIONS:
+            raise ConfigurationError(f"direction must be 'higher' or 'lower' (is better), got {direction!r}")
+        return cls(whole.parent, whole.name, DIRECTIONS.get(direction or ""), _limits(options))
+
+
+def _limits(options: dict[str, str]) -> Limits:
+    known = ("direction", *(field.name for field in dataclasses.fields(Limits)))
+    changes: dict[str, float] = {}
+    for name, text in options.items():
+        if name not in known:
+            raise ConfigurationError(
+                f"unknown option {name!r}.{did_you_mean(name, known)} The options are {', '.join(known)}"
+            )
+        try:
+            changes[name] = int(text) if text.strip("-+").isdecimal() else float(text)
+        except ValueError:
+            raise ConfigurationError(f"option {name!r} must be a number, got {text!r}") from None
+    return Limits().override(changes)
+
+
+def unknown_competition(benchmark: str, place: Place, there: list[str], expected: str) -> UnknownTaskError:
+    """Return the error for a competition that is not in a benchmark's folder, with the ones that are."""
+    shown_ids = ", ".join(there[:10]) + (f" and {len(there) - 10} more" if len(there) > 10 else "")
+    found = f"it holds {shown_ids}" if there else "it holds none"
+    return UnknownTaskError(
+        f"{place.folder} holds no {benchmark} competition {place.id!r} ({expected} is missing); {found}."
+        f"{did_you_mean(place.id, there)}"
+    )
+
+
+def refuse_pointer(path: Path, what: str) -> None:
+    """Refuse a missing file, or a pointer that git left in place of a large one; only its first bytes are read.
+
+    Raises:
+        TaskError: It names the file.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(LFS_START))
+    except OSError as error:
+        raise TaskError(f"cannot read {what} {path}: {error.strerror or error}") from error
+    if start == LFS_START.encode():
+        raise TaskError(f"{path} is a Git-LFS pointer, not {what} itself; fetch it with `git lfs pull`")
