@@ -10,6 +10,7 @@ from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.wrappers._correcting import CorrectingCore
 from wmrl_envs.wrappers._correction_state import CorrectionState
 from wmrl_envs.wrappers._sharing import environment_key, settings_key, share
+from wmrl_envs.wrappers._turn import GradedTurn
 
 __all__ = ["CorrectionBase", "find_world_model_wrapper"]
 
@@ -45,6 +46,8 @@ class _WorldModelWrapper(Protocol):
 
     @property
     def ledger(self) -> Ledger: ...
+    @property
+    def last_turn(self) -> GradedTurn | None: ...
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
@@ -85,6 +88,11 @@ class CorrectionBase:
     def world_model(self) -> Any:
         """The world model of the run."""
         return self._below.shared.predictor.model
+
+    @property
+    def last_turn(self) -> GradedTurn | None:
+        """What the last turn submitted, with predicted and real outcomes; ``None`` where nothing is graded."""
+        return self._below.last_turn
 
     @property
     def scale(self) -> Scale:

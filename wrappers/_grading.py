@@ -18,6 +18,7 @@ from wmrl_envs.wrappers._executions import load_outcome, load_submission, save_o
 from wmrl_envs.wrappers._predicting import Predictor
 from wmrl_envs.wrappers._slots import Slots
 from wmrl_envs.wrappers._streams import BoolArray, FloatArray, IntArray, Streams
+from wmrl_envs.wrappers._turn import GradedTurn
 
 __all__ = ["GradingCore"]
 
@@ -27,6 +28,9 @@ class GradingCore(Slots):
 
     Per step there is one call of the world model for all submissions and one of the sandbox for those that are
     executed. What was executed goes to the world model's ``observe`` when an executed episode ends.
+
+    Attributes:
+        last_turn: What was routed last, with predicted and real outcomes; ``None`` before the first turn.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class GradingCore(Slots):
         self._executed: list[tuple[Submission, Outcome | None]] = []
         self._charged = 0
         self._turn: tuple[IntArray, list[Submission]] | None = None
+        self.last_turn: GradedTurn | None = None
         self._unknown, self._nothing = np.full(self.n, np.nan), np.zeros(self.n)
         self._blank: NDArray[np.object_] = np.full(self.n, None, dtype=object)
         self._shown: NDArray[np.object_] = self._blank
@@ -95,14 +100,19 @@ class GradingCore(Slots):
                 self._ledger.predict(len(submissions), seconds)
             missed = self._note_predictions(slots, shown, rewards)
         rows = self.executing_rows if len(slots) == self.n else np.flatnonzero(self.executing[slots]).tolist()
+        predictions: Sequence[Outcome | None] = shown if self.predicting else ()
+        executions: dict[int, Outcome | None] = {}
         if rows:
+            predictions = list(predictions)  # the other list shows what was executed from here on
             outcomes = self._execute([submissions[row] for row in rows] + [submission for _, submission in missed])
             self._note_executions(
                 slots[rows], outcomes[: len(rows)], [slot for slot, _ in missed], outcomes[len(rows) :]
             )
+            executions = dict(zip(slots[rows].tolist(), outcomes, strict=False))
             for row, outcome in zip(rows, outcomes, strict=False):
                 if not self._show_predicted or shown[row] is None:
                     shown[row] = outcome
+        self.last_turn = GradedTurn(slots, submissions, predictions, executions)
         whole = len(slots) == self.n
         self._shown = np.fromiter(shown, object, len(shown)) if whole else _scattered(shown, slots, self.n)
         if self.flawed or not self.predicting:

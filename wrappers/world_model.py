@@ -18,6 +18,7 @@ from wmrl_envs.wrappers._grading import GradingCore
 from wmrl_envs.wrappers._labelling import LabellingCore
 from wmrl_envs.wrappers._processes import ProcessGuard
 from wmrl_envs.wrappers._streams import Mask, batch_info, single_info
+from wmrl_envs.wrappers._turn import GradedTurn
 from wmrl_envs.wrappers._world_model import AnchorFeedback, Per, build_core, recorded_kwargs
 
 __all__ = ["WorldModelWrapper"]
@@ -122,6 +123,11 @@ class WorldModelWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         """What the run executed and predicted, and what it cost."""
         self.core.charge()
         return self.shared.ledger
+
+    @property
+    def last_turn(self) -> GradedTurn | None:
+        """What the last turn submitted, with predicted and real outcomes; ``None`` where the label is replaced."""
+        return self.core.last_turn if isinstance(self.core, GradingCore) else None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode.

@@ -19,6 +19,7 @@ from wmrl_envs.wrappers._grading import GradingCore
 from wmrl_envs.wrappers._labelling import LabellingCore, unbatched
 from wmrl_envs.wrappers._processes import ProcessGuard
 from wmrl_envs.wrappers._streams import BoolArray, FloatArray, Mask, Streams, batch_info
+from wmrl_envs.wrappers._turn import GradedTurn
 from wmrl_envs.wrappers._world_model import AnchorFeedback, Per, build_core, recorded_kwargs
 from wmrl_envs.wrappers.vector._infos import keep_back, slot_infos
 
@@ -97,6 +98,11 @@ class WorldModelWrapper(VectorWrapper[Any, Any, Any, Any, Any], RecordConstructo
         """What the run executed and predicted, and what it cost."""
         self.core.charge()
         return self.shared.ledger
+
+    @property
+    def last_turn(self) -> GradedTurn | None:
+        """What the last turn submitted, with predicted and real outcomes; ``None`` where the label is replaced."""
+        return self.core.last_turn if isinstance(self.core, GradingCore) else None
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
