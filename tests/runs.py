@@ -9,10 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from wmrl_envs.config import TrainConfig
+from wmrl_envs.trajectories import read_trajectories
 
 SMALL = {
     "task": "titanic",
@@ -89,3 +91,18 @@ def metrics(folder: Path, without: Sequence[str] = CLOCK) -> pd.DataFrame:
     """Return a run's metrics.csv, exactly as written, without some columns."""
     table = pd.read_csv(folder / "metrics.csv", dtype=str, keep_default_na=False)
     return table.drop(columns=[name for name in without if name in table])
+
+
+def trajectories(folder: Path) -> list[dict[str, Any]]:
+    """Return the episodes that a run left, without what a clock said."""
+    episodes = read_trajectories(folder)
+    for turn in (turn for episode in episodes for turn in episode["turns"]):
+        for outcome in ("predicted", "real"):
+            turn.get(outcome, {}).pop("seconds", None)
+    return episodes
+
+
+def watched(folder: Path) -> tuple[list[dict[str, Any]], str]:
+    """Return what a run leaves for those who look on: its episodes and the calibration's history, empty before one."""
+    history = folder / "calibration_history.json"
+    return trajectories(folder), history.read_text() if history.exists() else ""

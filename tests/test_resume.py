@@ -10,7 +10,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 from typer.testing import CliRunner, Result
 
-from runs import arguments, metrics, small_config, start_wmrl, steps_done, stop_when
+from runs import arguments, metrics, small_config, start_wmrl, steps_done, stop_when, watched
 from wmrl_envs.checkpoint import checkpoints
 from wmrl_envs.cli import app
 from wmrl_envs.errors import CheckpointError
@@ -29,16 +29,19 @@ def command(*args: str) -> Result:
 
 @pytest.mark.parametrize("agent", ["grpo", "ppo"])
 def test_killed_run_resumes_to_the_same_metrics(tmp_path: Path, agent: str) -> None:
-    train(small_config(agent=agent), tmp_path / "unbroken")
+    settings = {"agent": agent, "anchor_fraction": 0.75}
+    train(small_config(**settings), tmp_path / "unbroken")
     killed = tmp_path / "killed"
     after = int(np.random.default_rng().integers(2, 8))
-    process = start_wmrl("train", *arguments(agent=agent), "--out", str(killed), folder=tmp_path)
+    process = start_wmrl("train", *arguments(**settings), "--out", str(killed), folder=tmp_path)
     code, _ = stop_when(process, lambda: steps_done(killed) >= after, signal.SIGKILL)
     assert code == -signal.SIGKILL
     assert 0 < steps_done(killed) < 10
     resumed = command("train", "--resume", str(killed))
     assert resumed.exit_code == 0, resumed.output
     assert_frame_equal(metrics(killed), metrics(tmp_path / "unbroken"))
+    assert watched(killed) == watched(tmp_path / "unbroken")
+    assert watched(killed)[1]
     assert (killed / "summary.json").exists()
     assert not list(killed.rglob(".writing-*"))
 
@@ -67,6 +70,7 @@ def test_run_without_a_checkpoint_starts_over(tmp_path: Path) -> None:
         path.rmdir()
     train(small_config(steps=3), broken_off, resume=True)
     assert_frame_equal(metrics(broken_off), metrics(tmp_path / "unbroken"))
+    assert watched(broken_off) == watched(tmp_path / "unbroken")
 
 
 def test_broken_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
@@ -80,7 +84,23 @@ def test_broken_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -
     with pytest.warns(RuntimeWarning, match="step-000008 cannot be read"):
         train(small_config(ramp=0.0), run, resume=True)
     assert_frame_equal(metrics(run), metrics(tmp_path / "unbroken"))
+    assert watched(run) == watched(tmp_path / "unbroken")
     assert [path.name for path in checkpoints(run / "checkpoints")] == ["step-000010", "step-000008"]
+
+
+def test_episodes_that_reach_over_a_checkpoint_are_whole(tmp_path: Path) -> None:
+    # Of three turns an agent that learns after every two begins and ends its episodes in the middle of steps.
+    settings = {"agent": "ppo", "turns": 3, "options": {"n_steps": 2, "batch_size": 32}, "ramp": 0.0}
+    train(small_config(steps=9, **settings), tmp_path / "unbroken")
+    run = tmp_path / "run"
+    for steps in (2, 4, 9):
+        train(small_config(steps=steps, **settings), run, resume=run.exists())
+    assert_frame_equal(metrics(run), metrics(tmp_path / "unbroken"))
+    episodes, history = watched(run)
+    assert (episodes, history) == watched(tmp_path / "unbroken")
+    assert {len(episode["turns"]) for episode in episodes} == {3}
+    assert [*dict.fromkeys(episode["step"] for episode in episodes)] == [2, 3, 5, 6, 8, 9]
+    assert len(episodes) == 6 * 16
 
 
 def test_unreadable_checkpoints_are_a_clear_error(tmp_path: Path) -> None:

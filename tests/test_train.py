@@ -20,6 +20,7 @@ from wmrl_envs.research.grading import Submission
 from wmrl_envs.research.sandbox.replay import ReplaySandbox
 from wmrl_envs.research.task import TASKS_DIR, load_task
 from wmrl_envs.train import Run, train
+from wmrl_envs.trajectories import read_trajectories
 
 OWN_AGENT = """
 from stable_baselines3 import A2C
@@ -58,6 +59,7 @@ def test_training_improves_the_reported_score_and_leaves_a_run_folder(tmp_path: 
     calibration = json.loads((run / "calibration.json").read_text())
     assert [len(calibration[name]) for name in ("step", "predicted", "real")] == [30 * 16] * 3
     assert calibration["knots"]["real"] == sorted(calibration["knots"]["real"])
+    _check_trajectories(run)
     names = {path.name for path in (run / "figures").iterdir()}
     assert names == {"overview.png", "score.png", "calibration.png", "weight.png", "statuses.png", "cost.png"}
     assert all((run / "figures" / name).read_bytes().startswith(b"\x89PNG") for name in names)
@@ -83,6 +85,28 @@ def _check_best_solution(run: Path, summary: dict) -> None:
     [outcome] = ReplaySandbox().grade([Submission(load_task("titanic"), code, seed=0)])
     assert outcome is not None
     assert (best["status"], best["reward"], best["report_reward"]) == ("valid", outcome.reward, outcome.report_reward)
+
+
+def _check_trajectories(run: Path) -> None:
+    episodes = read_trajectories(run)
+    assert [episode["step"] for episode in episodes] == [step for step in range(1, 31) for _ in range(16)]
+    assert [episode["anchor"] for episode in episodes] == ([True] * 12 + [False] * 4) * 30
+    assert len({episode["episode"] for episode in episodes}) == len(episodes)
+    for episode in episodes:
+        [turn] = episode["turns"]
+        assert episode["group"] == episode["episode"] // 8
+        assert 128 * (episode["step"] - 1) <= episode["episode"] < 128 * episode["step"]
+        assert turn["predicted"]["reward"] == episode["predicted_reward"]
+        assert ("real" in turn) == ("real_reward" in episode) == episode["anchor"]
+    # Of one anchor, what the table of recorded executions says about the code that is shown.
+    shown = episodes[0]
+    [outcome] = ReplaySandbox().grade([Submission(load_task("titanic"), shown["turns"][0]["code"], seed=0)])
+    assert outcome is not None
+    real = shown["turns"][0]["real"]
+    assert (real["status"], real["reward"], real["feedback"]) == (outcome.status, outcome.reward, outcome.feedback)
+    assert shown["real_reward"] == outcome.reward
+    history = json.loads((run / "calibration_history.json").read_text())
+    assert [known["step"] for known in history] == list(range(4, 31))  # 64 pairs, 16 a step
 
 
 def _check_events(run: Path) -> None:
@@ -165,8 +189,15 @@ def test_turns_and_predicted_feedback(tmp_path: Path) -> None:
     rows = pd.read_csv(tmp_path / "run" / "metrics.csv")
     assert rows["predictions"].tolist() == [48 * step for step in range(1, 5)]
     assert rows["executions"].tolist() == [40 + 24 * step for step in range(1, 5)]
+    episodes = read_trajectories(tmp_path / "run")
+    assert [len(episode["turns"]) for episode in episodes] == [3] * 64
+    for episode in episodes:
+        rewards = {name: [turn[name]["reward"] for turn in episode["turns"] if name in turn] for name in OUTCOMES}
+        assert max(rewards["predicted"]) == episode["predicted_reward"]
+        assert rewards["real"] == [] if not episode["anchor"] else max(rewards["real"]) == episode["real_reward"]
 
 
+OUTCOMES = ("predicted", "real")
 LIVE = {"sandbox": "process", "warmup_source": "execution", "warmup": 8, "steps": 2, "groups": 2, "group_size": 2}
 
 

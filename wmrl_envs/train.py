@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from wmrl_envs.calibration_history import CalibrationHistory
 from wmrl_envs.checkpoint import (
     checkpoints,
     load_agent,
@@ -26,6 +27,7 @@ from wmrl_envs.errors import CheckpointError, MissingExtraError
 from wmrl_envs.evaluate import evaluate
 from wmrl_envs.files import replacing, write_json, write_text
 from wmrl_envs.research.grading import Submission
+from wmrl_envs.trajectories import TrajectoryLog
 
 try:
     import torch
@@ -36,6 +38,7 @@ try:
     from wmrl_envs.building import build_agent, build_env
     from wmrl_envs.figures import draw_figures
     from wmrl_envs.recorder import Recorder, TrainingEnded
+    from wmrl_envs.trajectory_recorder import TrajectoryRecorder
 except ImportError as error:
     raise MissingExtraError(
         f"training needs torch, stable-baselines3, tensorboard and matplotlib ({error}): "
@@ -63,6 +66,8 @@ class Run:
         env: The wrapped vector environment.
         agent: The agent.
         recorder: The numbers so far.
+        trajectories: The episodes so far.
+        history: The calibration so far.
     """
 
     def __init__(
@@ -92,6 +97,8 @@ class Run:
             self.env.close()
             raise
         self.recorder = Recorder(after_step=self._after_step, evaluate=evaluate, evaluate_every=evaluate_every)
+        self.trajectories = TrajectoryRecorder(lambda: self.recorder.step + 1)
+        self.history = CalibrationHistory()
 
     @property
     def finished(self) -> bool:
@@ -109,7 +116,9 @@ class Run:
         update = getattr(self.agent, "n_steps", self.config.turns) * self.vec_env.num_envs
         if self.recorder.step == 0:
             self.env.set_progress(0.0)  # the first episodes begin before any callback is asked
-        callbacks: list[BaseCallback] = [CorrectionCallback(), self.recorder]
+        # The trajectories' rollouts end before the recorder counts the step.
+        watching = [] if self.folder is None else [self.trajectories]
+        callbacks: list[BaseCallback] = [CorrectionCallback(), *watching, self.recorder]
         try:
             self.agent.learn(
                 (self.config.steps - self.recorder.step) * update,
@@ -123,12 +132,19 @@ class Run:
 
     def _after_step(self, recorder: Recorder) -> bool:
         if self.folder is not None:
-            write_metrics(self.folder / "metrics.csv", recorder.rows)
+            self._write(self.folder)
             if self.finished or recorder.step % self.config.checkpoint_every == 0:
                 self.checkpoint()
         if self._on_step is not None:
             self._on_step(recorder.rows[-1])
         return not self.finished
+
+    def _write(self, folder: Path) -> None:
+        write_metrics(folder / "metrics.csv", self.recorder.rows)
+        TrajectoryLog(folder).append(self.trajectories.take())
+        knots = self.env.calibration()["knots"]
+        self.history.note(self.recorder.step, knots["predicted"], knots["real"])
+        self.history.write(folder)
 
     def checkpoint(self) -> Path:
         """Write the whole state of the run to its folder, and return the checkpoint's."""
@@ -138,6 +154,8 @@ class Run:
             "env": self.env.unwrapped.state_dict(),
             "correction": self.env.state_dict(),
             "recorder": self.recorder.state_dict(),
+            "trajectories": self.trajectories.state_dict(),
+            "history": self.history.state_dict(),
         }
         agent = self.agent
         return save_checkpoint(
@@ -168,6 +186,8 @@ class Run:
         self.env.unwrapped.load_state_dict(state["env"])
         self.env.load_state_dict(state["correction"])
         self.recorder.load_state_dict(state["recorder"])
+        self.trajectories.load_state_dict(state["trajectories"])
+        self.history.load_state_dict(state["history"])
         restore_random_state(state["random"])
         return True
 
@@ -190,8 +210,8 @@ def train(
 ) -> dict[str, Any]:
     """Train an agent, evaluate it before and after, and leave a run folder.
 
-    The folder holds config.json, versions.json, metrics.csv, TensorBoard events, checkpoints, the best solutions,
-    calibration.json, figures and summary.json.
+    The folder holds config.json, versions.json, metrics.csv, trajectories.jsonl, TensorBoard events, checkpoints, the
+    best solutions, calibration.json, calibration_history.json, figures and summary.json.
 
     Args:
         config: The settings.
@@ -214,6 +234,8 @@ def train(
     run = Run(config, folder, on_step=on_step)
     try:
         restored = resume and run.restore()
+        TrajectoryLog(folder).drop_after(run.recorder.step)
+        run.history.write(folder)
         write_json(folder / "config.json", config.to_dict())
         if not restored:
             write_json(folder / "versions.json", versions())
