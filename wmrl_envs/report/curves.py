@@ -1,0 +1,227 @@
+"""Learning curves: one run's streams of rewards, or several groups of runs with their spread over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wmrl_envs.report.episodes import number
+from wmrl_envs.report.figure import GROUP_STYLES, STREAMS, Control, Figure, Trace, axis, line, points
+from wmrl_envs.report.folder import Run
+from wmrl_envs.report.groups import Group
+from wmrl_envs.report.text import for_plotly
+from wmrl_envs.report.thinning import Floats, rounded, smooth
+
+__all__ = ["learning_curves", "reported", "tradeoff"]
+
+MOST_GROUPS = 35
+_REWARD_AXIS = axis("mean reward", rangemode="tozero")
+
+
+def reported(run: Run, when: str) -> tuple[float | None, float | None]:
+    """Return an evaluation's score and its standard error: a robot's mean success is its score."""
+    found = run.before if when == "before" else run.after
+    return number(found.get("mean" if run.kind == "robot" else "score")), number(found.get("standard_error"))
+
+
+def spent(run: Run) -> Floats:
+    """Return what each step had cost in real terms, cumulated, [rows]; NaN where unknown.
+
+    CPU seconds of execution in research, labels read on robots.
+    """
+    column = "labels" if run.kind == "robot" else "execution_seconds"
+    if column not in run.rows:
+        return np.full(len(run.rows), np.nan)
+    values: Floats = run.rows[column].to_numpy(dtype=np.float64)
+    return np.nancumsum(values) if run.kind == "robot" else values
+
+
+def learning_curves(groups: Sequence[Group], kind: str, *, most: int) -> Figure | None:
+    """Return the figure, or ``None`` where no step was done.
+
+    Args:
+        groups: Runs grouped, of one kind.
+        kind: ``"research"`` or ``"robot"``.
+        most: Points of a curve.
+    """
+    groups = [group for group in groups if any(len(run.rows) for run in group.runs)][:MOST_GROUPS]
+    if not groups:
+        return None
+    runs = [run for group in groups for run in group.runs]
+    streams = [name for name in STREAMS if any(name in run.rows and run.rows[name].notna().any() for run in runs)]
+    against = ["Step"]
+    if any(np.nanmax(spent(run), initial=0.0) > 0 for run in runs):
+        against.append("Labels read" if kind == "robot" else "CPU seconds executed")
+    if not streams:
+        return None
+    controls = [Control("Against", against)]
+    if len(groups) > 1:
+        controls.insert(0, Control("Reward", [STREAMS[name][0] for name in streams]))
+    traces: list[Trace] = []
+    for x_index in range(len(against)):
+        for place, group in enumerate(groups):
+            for stream_index, stream in enumerate(streams):
+                when = [x_index] if len(groups) == 1 else [stream_index, x_index]
+                if len(groups) == 1:
+                    words, style = (
+                        STREAMS[stream][0],
+                        (STREAMS[stream][1], "dash" if stream == "predicted_reward" else "solid"),
+                    )
+                else:
+                    words, style = group.name, GROUP_STYLES[place]
+                traces += _curve(group, stream, x_index, words, style, when, most)
+            traces += _reports(group, place, x_index, len(groups) == 1)
+    return Figure(
+        id=f"{kind}-curves",
+        title="Learning curves",
+        summary=_words(groups, kind),
+        traces=traces,
+        layout={"xaxis": axis("step"), "yaxis": _REWARD_AXIS | {"range": [0, 1.02]}},
+        layouts={"CPU seconds executed": {"xaxis": axis("CPU seconds really executed, warm-up included")}}
+        | {"Labels read": {"xaxis": axis("labels read")}},
+        controls=[control for control in controls if len(control.options) > 1 or len(controls) == 2],
+        wide=True,
+    )
+
+
+def _curve(
+    group: Group, stream: str, x_index: int, words: str, style: tuple[str, str], when: list[int], most: int
+) -> list[Trace]:
+    """Return a group's curve: its points behind a moving mean for one run, a mean within its spread for several."""
+    colour, dash = style
+    known = [
+        (x[keep], y[keep])
+        for run in group.runs
+        if stream in run.rows
+        for x, y in [((run.rows["step"].to_numpy(float), spent(run))[x_index], run.rows[stream].to_numpy(float))]
+        for keep in [np.isfinite(x) & np.isfinite(y)]
+        if keep.any()
+    ]
+    if not known:
+        return []
+    hover = f"%{{y:.3f}}<extra>{for_plotly(words)}</extra>"
+    shared: dict[str, Any] = {"_when": when, "legendgroup": for_plotly(words), "hovertemplate": hover}
+    if len(known) == 1:
+        x, y = known[0]
+        faint: dict[str, Any] = {"opacity": 0.3, "showlegend": False, "hoverinfo": "skip", "hovertemplate": None}
+        return [
+            points(x, y, f"{words}, each step", colour, most=most, marker={"size": 4}, **(shared | faint)),
+            line(x, smooth(y), words, colour, most=most, line={"dash": dash}, **shared),
+        ]
+    grid, mean, spread = _over_seeds(known, most)
+    name = f"{words} (mean of {len(known)} runs)"
+    band = line(
+        np.concatenate([grid, grid[::-1]]),
+        np.concatenate([mean + spread, (mean - spread)[::-1]]),
+        f"{words}, ± 1 standard deviation",
+        colour,
+        most=4 * most,
+        line={"width": 0},
+        fill="toself",
+        fillcolor=f"{colour}/0.16",
+        showlegend=False,
+        **(shared | {"hoverinfo": "skip", "hovertemplate": None}),
+    )
+    return [band, line(grid, mean, name, colour, most=most, line={"dash": dash}, **shared)]
+
+
+def _over_seeds(known: list[tuple[Floats, Floats]], most: int) -> tuple[Floats, Floats, Floats]:
+    """Return places, mean and standard deviation of runs, as far as all of them reach: [n] each."""
+    low, high = max(x.min() for x, _ in known), min(x.max() for x, _ in known)
+    if high <= low:
+        low, high = min(x.min() for x, _ in known), max(x.max() for x, _ in known)
+    places = np.unique(np.concatenate([x for x, _ in known]))
+    places = places[(places >= low) & (places <= high)]
+    grid = places if 0 < len(places) <= most else np.linspace(low, high, most)
+    values = np.array([np.interp(grid, x, smooth(y)) for x, y in known])
+    return grid, values.mean(axis=0), values.std(axis=0, ddof=1)
+
+
+def _reports(group: Group, place: int, x_index: int, alone: bool) -> list[Trace]:
+    """Return the reported scores before and after as diamonds, two standard errors about them."""
+    marks = []
+    for when in ("before", "after"):
+        found = [(run, score, error) for run in group.runs for score, error in [reported(run, when)]]
+        scores = [score for _, score, _ in found if score is not None]
+        if not scores:
+            continue
+        ends = [_end(run, x_index) for run, score, _ in found if score is not None]
+        errors = [error for _, _, error in found if error is not None]
+        spread = 2 * errors[0] if len(scores) == 1 and errors else 2 * _standard_error(scores)
+        marks.append((0.0 if when == "before" else float(np.mean(ends)), float(np.mean(scores)), spread))
+    if not marks:
+        return []
+    colour = "@ink" if alone else GROUP_STYLES[place][0]
+    name = "reported, before and after (± 2 s.e.)"
+    trace = points([mark[0] for mark in marks], [mark[1] for mark in marks], name, colour)
+    trace["marker"] |= {"symbol": "diamond", "size": 11, "line": {"color": "@paper", "width": 1.5}}
+    trace["error_y"] = {"array": rounded([mark[2] for mark in marks]), "color": colour, "thickness": 1.5, "width": 5}
+    words = "reported" if alone else f"{for_plotly(group.name)}, reported"
+    trace |= {"_when": [x_index] if alone else [None, x_index], "showlegend": alone}
+    trace["hovertemplate"] = f"%{{y:.3f}}<extra>{words}</extra>"
+    if not alone:
+        trace["legendgroup"] = for_plotly(group.name)
+    return [trace]
+
+
+def _end(run: Run, x_index: int) -> float:
+    column = (run.rows["step"].to_numpy(float), spent(run))[x_index]
+    known = column[np.isfinite(column)]
+    return float(known[-1]) if len(known) else 0.0
+
+
+def _standard_error(scores: Sequence[float]) -> float:
+    return float(np.std(scores, ddof=1) / np.sqrt(len(scores))) if len(scores) > 1 else 0.0
+
+
+def _words(groups: Sequence[Group], kind: str) -> str:
+    parts = []
+    for group in groups[:6]:
+        ends = [
+            [score for run in group.runs for score, _ in [reported(run, when)] if score is not None] for when in _WHEN
+        ]
+        if all(ends):
+            parts.append(f"{group.name} from {np.mean(ends[0]):.2f} to {np.mean(ends[1]):.2f}")
+    what = "success on fresh initial states" if kind == "robot" else "reported score"
+    several = " Bands: one standard deviation over seeds." if any(len(group.runs) > 1 for group in groups) else ""
+    told = f"The {what} went {'; '.join(parts)}." if parts else "Mean reward of each step's rollouts."
+    return f"{told} Lines are moving means, diamonds are evaluations.{several}"
+
+
+_WHEN = ("before", "after")
+
+
+def tradeoff(groups: Sequence[Group], kind: str) -> Figure | None:
+    """Return reported score against what it cost, a point a run; ``None`` for fewer than two points."""
+    traces: list[Trace] = []
+    for place, group in enumerate(groups[:MOST_GROUPS]):
+        found = [
+            (_end(run, 1), score, run)
+            for run in group.runs
+            for score, _ in [reported(run, "after")]
+            if score is not None
+        ]
+        if found:
+            trace = points(
+                [at for at, _, _ in found], [score for _, score, _ in found], group.name, GROUP_STYLES[place][0]
+            )
+            trace["marker"] |= {"size": 11, "symbol": _SYMBOLS[(place // 7) % len(_SYMBOLS)], "opacity": 0.85}
+            trace["text"] = [for_plotly(run.name) for _, _, run in found]
+            trace["hovertemplate"] = "%{text}<br>score %{y:.3f} for %{x:,.0f}<extra></extra>"
+            traces.append(trace)
+    if sum(len(trace["x"]) for trace in traces) < 2:
+        return None
+    cost = "labels read" if kind == "robot" else "CPU seconds really executed, warm-up included"
+    return Figure(
+        id=f"{kind}-tradeoff",
+        title="What a score cost",
+        summary=f"Each run's evaluation after training against {cost}: up and to the left is better.",
+        traces=traces,
+        layout={"xaxis": axis(cost, rangemode="tozero"), "yaxis": axis("reported score")},
+        wide=True,
+    )
+
+
+_SYMBOLS = ("circle", "square", "triangle-up", "cross", "star")
