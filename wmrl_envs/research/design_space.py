@@ -82,6 +82,11 @@ class DesignSpace:
             TaskError: If the task states no design, an unknown family, or one that does not suit its data.
         """
         design = task.design
+        if not design and task.kind == "competition":
+            raise TaskError(
+                f"task {task.id!r} has no design space: it is a benchmark's. Make a task folder of it by "
+                f"wmrl tasks import, or use the environment that takes programs as text"
+            )
         if not design:
             raise TaskError(
                 f'task {task.id!r} has no design space; add "design": {{"family": "tabular"}} to its task.json '

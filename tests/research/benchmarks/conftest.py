@@ -45,6 +45,15 @@ EXACT = """
         return sum(given[answer["example_id"]] == answer["label"] for answer in answers) / len(answers)
 """
 
+AUC = """
+    from sklearn.metrics import roc_auc_score
+
+
+    def grade(submission, answers):
+        both = answers.merge(submission, on="id")
+        return roc_auc_score(both["target_x"], both["target_y"])
+"""
+
 ACCURACY = """
     import pandas as pd
     from mledojo.metrics.base import CompetitionMetrics, InvalidSubmissionError
@@ -166,6 +175,23 @@ class Benchmarks:
         write(prepared / "public/test.csv", table("id,x", [(n, n) for n in (1, 2, 3)]))
         write(prepared / "public/sample_submission.csv", table("id,y", [(n, 0) for n in (1, 2, 3)]))
         write(prepared / "private/answers.csv", table("id,y", [(1, 10), (2, 20), (3, 30)]))
+        return folder
+
+    def tabular_competition(self, name: str = "toy-auc", *, rows: int = 60) -> Path:
+        """Write a competition of mle-bench with columns to learn from: label 1 where the size is above its middle."""
+        folder = self.competition(
+            name, metric="auc-roc", board=[0.5 + step / 40 for step in (7, 3, *range(8, 20))], code=AUC
+        )
+        prepared = self.data / name / "prepared"
+        sizes = [(37 * row) % rows for row in range(rows)]
+        labels = [int(size + 8 * (row % 3 - 1) > rows // 2) for row, size in enumerate(sizes)]
+        table_rows = [(f"{row:04d}", size, ("red", "blue")[row % 2]) for row, size in enumerate(sizes)]
+        train = [(f"t{row[0]}", *row[1:], label) for row, label in zip(table_rows, labels, strict=True)]
+        write(prepared / "public/train.csv", table("id,size,colour,target", train))
+        write(prepared / "public/test.csv", table("id,size,colour", table_rows))
+        write(prepared / "public/sample_submission.csv", table("id,target", [(row[0], 0.5) for row in table_rows]))
+        answers = [(row[0], label) for row, label in zip(table_rows, labels, strict=True)]
+        write(prepared / "private/answers.csv", table("id,target", answers))
         return folder
 
     def jsonl_competition(self, name: str = "toy-json", sample: str = "public/sample_submission.csv") -> Path:

@@ -7,6 +7,7 @@ import pytest
 
 import wmrl_envs  # noqa: F401
 from wmrl_envs.errors import ConfigurationError, TaskError, UnknownTaskError
+from wmrl_envs.research.design_space import DesignSpace
 from wmrl_envs.research.outcome import Status
 from wmrl_envs.research.scoring import grade_left
 from wmrl_envs.research.task import load_task
@@ -324,6 +325,12 @@ def test_a_board_in_the_other_order_contradicts_the_metric(benchmarks):
 
 
 # End to end
+
+
+def test_it_has_no_design_space(benchmarks):
+    benchmarks.competition()
+    with pytest.raises(TaskError, match="wmrl tasks import"):
+        DesignSpace.of(open_task(benchmarks, "toy-rmse"))
 
 
 def test_an_environment_steps_with_a_real_execution(benchmarks):
