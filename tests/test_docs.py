@@ -17,7 +17,17 @@ from documentation import PAGES, ROOT, Block, blocks, command_lines, run_page
 from language_models import tiny_chat_model
 from wmrl_envs.cli import app
 
-STAND_INS: dict[str, dict[str, str]] = {}
+STAND_INS: dict[str, dict[str, str]] = {
+    "language_agents.md": {
+        "transformers:PATH": "transformers:{chat_model}",
+        "max_tokens=1024": "max_tokens=16",
+        "Qwen/Qwen3-4B": "{chat_model}",
+        "max_steps=100": "max_steps=1",
+        "per_device_train_batch_size=32": "per_device_train_batch_size=16",
+        "max_completion_length=4096": "max_completion_length=48",
+        "learning_rate=1e-6": "learning_rate=1e-6, use_cpu=True, bf16=False",
+    },
+}
 """Page -> what is too large for a test -> what stands in for it."""
 PUBLIC = (
     "wmrl_envs",
