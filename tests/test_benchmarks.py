@@ -4,7 +4,11 @@ import json
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from wmrl_envs.compare_report import Curves
+from wmrl_envs.config import TrainConfig
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -62,3 +66,49 @@ def test_the_bias_floor_is_drawn_from_curves_that_are_kept(run, tmp_path):
     assert run("bias_floor.py", *arguments) == printed
     with pytest.raises(SystemExit, match="other settings"):
         run("bias_floor.py", *arguments, "--learning-rate", 0.5)
+
+
+def test_an_anchor_fraction_is_held_against_its_rivals_at_its_own_cost():
+    names = runpy.run_path(str(BENCHMARKS / "anchor_fraction.py"))
+    arm, alone, real = names["Arm"]("learning", 0.5), names["Arm"]("anchors-only", 0.5), names["REAL"]
+    base = TrainConfig(steps=2, groups=2, group_size=8, warmup=16)
+    grid = names["Grid"](("titanic",), (0.5,), (0.1,), 2, 1, base)
+    assert alone.config(base).steps == 7 and alone.end(base) == 2  # 1.6 times the 2 groups and the warm-up's 2
+
+    def curves(report, seconds):
+        twice = [np.array([values, values], dtype=float) for values in (report, seconds)]
+        return Curves(*twice, *[twice[1]] * 3)
+
+    runs = {
+        arm: curves([0.2, 0.4, 0.8], [0, 40, 50]),
+        real: curves([0.2, 0.6, 1.0], [0, 50, 100]),
+        alone: curves([0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.7, 0.7], [0, 10, 20, 30, 40, 50, 60, 70]),
+    }
+    chosen = dict.fromkeys([(of, at) for of in runs for at in (of, arm)], 0.1)
+    results = names["Results"](grid, {(of.name, "titanic", 0.1): kept for of, kept in runs.items()}, chosen)
+    assert results.share(arm) == 0.5 and results.share(alone) == 0.2
+    assert results.final(alone).mean == pytest.approx(0.4)
+    assert results.lead(arm, real).mean == pytest.approx(0.2)
+    assert results.lead(arm, alone).mean == pytest.approx(0.1)
+    assert results.at_budget(real, 0.75).mean == pytest.approx(0.8)
+    assert results.at_budget(arm, 0.2) is None and results.at_budget(arm, 0.9) is None  # not begun, ended
+
+
+def test_anchor_fractions_are_compared_at_their_end_and_at_equal_cost(run, tmp_path):
+    small = "--tasks titanic --fractions 0.1 0.5 --rates 0.12 0.25 --seeds 2 --tuning-seeds 1 --steps 2 --warmup 40"
+    arguments = [*small.split(), "--workers", 1, "--runs", tmp_path / "runs", "--docs", tmp_path / "docs"]
+    printed = run("anchor_fraction.py", *arguments)
+    page = (tmp_path / "docs" / "anchor_fraction.md").read_text()
+    rows = [line.split(" | ") for line in page.partition("## How each row ends")[2].partition("##")[0].splitlines()]
+    ends = {(row[0].strip("| "), row[1]): row for row in rows if len(row) > 5}
+    assert len(ends) == 2 + 3 * 2 + 1  # headings, three kinds at two fractions, everything
+    executions = {key: row[4] for key, row in ends.items()}
+    assert executions["1", "everything executed"] == "256"
+    assert executions["0.5", "rectified, learning world model"] == "168"  # the warm-up, 8 groups of 8 in each step
+    assert executions["0.5", "the executed groups alone"] == "128"
+    assert small in page and "| 0.5 | rectified, frozen world model |" in printed
+    assert (tmp_path / "docs" / "anchor_fraction.png").read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in (tmp_path / "runs" / "joint" / "titanic").iterdir()} == {
+        *(f"{kind}-{fraction}" for kind in ("learning", "frozen", "anchors-only") for fraction in (0.1, 0.5)),
+        "real-1",
+    }

@@ -1,0 +1,461 @@
+"""How much to execute: score and cost against the share of groups that are anchors.
+
+GRPO trains on recorded real executions with a share of .02 to .4 of its groups executed: rewards rectified, by a world
+model that learns from what is executed or by one left as the warm-up made it, and, as the simplest rival, the executed
+groups alone. Everything executed (a share of 1) stands beside them. The anchors-only runs take as many steps as their
+share of the groups allows, and go on until they have cost as much as the rectified ones, whose warm-up they do not pay.
+
+The step size of every row is chosen on seeds of its own. Runs are those of ``wmrl_envs.compare``; finished ones are
+kept in --runs and not repeated.
+
+    python benchmarks/anchor_fraction.py [--seeds 8] [--steps 60] [--docs docs]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from wmrl_envs.compare import TUNING_SEED, Job, run_jobs
+from wmrl_envs.compare_report import Curves, CurveTable, Estimate, load_curves
+from wmrl_envs.config import TrainConfig
+from wmrl_envs.files import replacing, write_text
+
+FloatArray = NDArray[np.float64]
+KINDS = {
+    "learning": ("rectified, learning world model", "#2166ac"),
+    "frozen": ("rectified, frozen world model", "#92c5de"),
+    "anchors-only": ("the executed groups alone", "#1b7837"),
+}
+"""What trains on a share of the groups, in words, and its colour; all else is executed in full: ``real``."""
+BUDGETS = (0.05, 0.1, 0.2, 0.4)
+"""Costs, as shares of executing everything, at which the rows are compared."""
+LONGER = 1.6
+"""Groups of the anchors-only runs over what the rectified ones execute, so that they reach the same cost."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One row: what is trained on, and the share of groups that is executed for it."""
+
+    kind: str
+    fraction: float
+
+    @property
+    def name(self) -> str:
+        """The folder of its runs."""
+        return f"{self.kind}-{self.fraction:g}"
+
+    def config(self, base: TrainConfig) -> TrainConfig:
+        """Return the settings of its runs."""
+        config = replace(base, reward="rectified", anchor_fraction=self.fraction)
+        if self.kind == "real":
+            return replace(base, reward="real")
+        if self.kind == "frozen":
+            return replace(config, refit_every=0)
+        if self.kind == "anchors-only":
+            config = replace(config, reward="anchors-only")
+            executed = self.fraction * base.steps * base.groups + base.warmup / base.group_size
+            return replace(config, steps=math.ceil(LONGER * executed / config.executed_groups))
+        return config
+
+    def end(self, base: TrainConfig) -> int:
+        """Return the step after which the row has had its share of the groups."""
+        if self.kind != "anchors-only":
+            return base.steps
+        return max(1, round(self.fraction * base.steps * base.groups / self.config(base).executed_groups))
+
+
+REAL = Arm("real", 1.0)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is run."""
+
+    tasks: tuple[str, ...]
+    fractions: tuple[float, ...]
+    rates: tuple[float, ...]
+    seeds: int
+    tuning_seeds: int
+    base: TrainConfig
+
+    @property
+    def arms(self) -> list[Arm]:
+        """All rows, the one that executes everything last."""
+        return [*(Arm(kind, fraction) for kind in KINDS for fraction in self.fractions), REAL]
+
+    @property
+    def tuning(self) -> range:
+        """The seeds on which step sizes are chosen."""
+        return range(TUNING_SEED, TUNING_SEED + self.tuning_seeds)
+
+    def jobs(self, seeds: Sequence[int], rates: Mapping[Arm, Sequence[float]]) -> list[Job]:
+        """Return the runs of every arm at its step sizes."""
+        return [
+            Job(arm.name, replace(arm.config(self.base), task=task, seed=seed, learning_rate=rate))
+            for seed in seeds
+            for task in self.tasks
+            for arm, tried in rates.items()
+            for rate in tried
+        ]
+
+
+class Results:
+    """The curves at the step sizes chosen, and what is read off them."""
+
+    def __init__(self, grid: Grid, curves: CurveTable, chosen: Mapping[tuple[Arm, Arm], float]) -> None:
+        """Keep what is needed; ``chosen`` is as by ``choose``."""
+        self.grid, self.curves, self.chosen = grid, curves, chosen
+
+    def of(self, arm: Arm, task: str, at: Arm | None = None) -> Curves:
+        """Return an arm's runs, with the step size chosen for its end or for the cost of another arm."""
+        return self.curves[arm.name, task, self.chosen[arm, at or arm]]
+
+    def mean(self, value: Callable[[str], FloatArray]) -> FloatArray:
+        """Average a per-seed value over the tasks."""
+        average: FloatArray = np.mean([value(task) for task in self.grid.tasks], axis=0)
+        return average
+
+    def score(self, arm: Arm, task: str) -> FloatArray:
+        """Return each seed's reported score at the arm's end."""
+        return self.of(arm, task).report[:, arm.end(self.grid.base)]
+
+    def cost(self, arm: Arm, task: str) -> FloatArray:
+        """Return each seed's CPU seconds of execution at the arm's end, the warm-up included."""
+        return self.of(arm, task).seconds[:, arm.end(self.grid.base)]
+
+    def final(self, arm: Arm) -> Estimate:
+        """Estimate the reported score at the arm's end."""
+        return Estimate.of(self.mean(lambda task: self.score(arm, task)))
+
+    def share(self, arm: Arm) -> float:
+        """Return the arm's cost over that of executing everything."""
+        return float(self.mean(lambda task: self.cost(arm, task)).mean() / self.full())
+
+    def full(self) -> float:
+        """Return the mean seconds of executing everything."""
+        return float(self.mean(lambda task: self.cost(REAL, task)).mean())
+
+    def lead(self, arm: Arm, rival: Arm) -> Estimate:
+        """Estimate an arm's score minus a rival's at the arm's cost, paired by seed."""
+        return Estimate.of(
+            self.mean(
+                lambda task: (
+                    self.score(arm, task) - self.of(rival, task, arm).score_at(self.cost(arm, task), cached=False)
+                )
+            )
+        )
+
+    def at_budget(self, arm: Arm, budget: float) -> Estimate | None:
+        """Estimate the score when a share of the cost of executing everything is spent.
+
+        Returns:
+            None where an arm has not begun to train by then, or ends before on average.
+        """
+        spent = {task: np.full(self.grid.seeds, budget * self.cost(REAL, task).mean()) for task in self.grid.tasks}
+        for task in self.grid.tasks:
+            seconds = self.of(arm, task).seconds.mean(axis=0)
+            if not seconds[1] <= spent[task][0] <= 1.05 * seconds[-1]:
+                return None
+        return Estimate.of(self.mean(lambda task: self.of(arm, task).score_at(spent[task], cached=False)))
+
+
+def choose(grid: Grid, tuning: CurveTable) -> dict[tuple[Arm, Arm], float]:
+    """Choose step sizes on the tuning seeds.
+
+    Returns:
+        By (arm, arm) the one with which the arm ends best; by (rival, arm) that with which the rival is best at the
+        arm's cost, so that a rival that is stopped early is tuned for just that.
+    """
+
+    def best(arm: Arm, score: Callable[[Curves, str], FloatArray]) -> float:
+        return max(
+            grid.rates,
+            key=lambda rate: float(
+                np.mean([score(tuning[arm.name, task, rate], task).mean() for task in grid.tasks]),
+            ),
+        )
+
+    chosen = {}
+    for arm in grid.arms:
+        end = arm.end(grid.base)
+        chosen[arm, arm] = best(arm, lambda curves, task, end=end: curves.report[:, end])  # type: ignore[misc]
+        if arm.kind in ("learning", "frozen"):
+            cost = {task: tuning[arm.name, task, chosen[arm, arm]].seconds[:, -1] for task in grid.tasks}
+            for rival in (REAL, Arm("anchors-only", arm.fraction)):
+                chosen[rival, arm] = best(
+                    rival,
+                    lambda curves, task, cost=cost: curves.score_at(cost[task], cached=False),  # type: ignore[misc]
+                )
+    return chosen
+
+
+def run_grid(grid: Grid, folder: Path, workers: int) -> Results:
+    """Choose step sizes, run what is not on disk yet, and read all curves."""
+
+    def told(done: int, total: int) -> None:
+        print(f"{done} of {total} runs", end="\r", flush=True)
+
+    tuning = grid.jobs(grid.tuning, {arm: grid.rates for arm in grid.arms})
+    run_jobs(tuning, folder, workers=workers, done=told)
+    chosen = choose(grid, load_curves(tuning, folder))
+    rates = {arm: sorted({rate for (of, _), rate in chosen.items() if of == arm}) for arm in grid.arms}
+    final = grid.jobs(range(grid.seeds), rates)
+    run_jobs(final, folder, workers=workers, done=told)
+    return Results(grid, load_curves(final, folder), chosen)
+
+
+def verdict(lead: Estimate) -> str:
+    """Return a difference, bold where it is clear of zero by two standard errors."""
+    return f"**{lead.signed}**" if abs(lead.mean) > 2 * lead.error else lead.signed
+
+
+def words(arm: Arm) -> list[str]:
+    """Return an arm as the first two cells of a row."""
+    return ["1", "everything executed"] if arm.kind == "real" else [f"{arm.fraction:g}", KINDS[arm.kind][0]]
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table; None is an empty cell."""
+    lines = [headings, ["---"] * len(headings), *([("" if cell is None else cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def ends(results: Results) -> str:
+    """Return the table of how each row ended and what it cost."""
+
+    def row(arm: Arm) -> list[object]:
+        end = arm.end(results.grid.base)
+        executions = results.mean(lambda task: results.of(arm, task).executions[:, end]).mean()
+        seconds = results.mean(lambda task: results.cost(arm, task)).mean()
+        rivals = (REAL, Arm("anchors-only", arm.fraction)) if arm.kind in ("learning", "frozen") else ()
+        leads = [verdict(results.lead(arm, rival)) for rival in rivals] or ["", ""]
+        counts = (f"{executions:,.0f}", f"{seconds:,.0f}", f"{results.share(arm):.0%}")
+        return [*words(arm), f"{results.chosen[arm, arm]:g}", results.final(arm), *counts, *leads]
+
+    headings = ["anchor fraction", "trained on", "step size", "reported score", "executions", "seconds"]
+    headings += ["cost against executing everything", "minus everything executed at equal cost"]
+    return table([*headings, "minus the executed groups alone at equal cost"], map(row, results.grid.arms))
+
+
+def on_the_way(results: Results) -> str:
+    """Return the scores of every row when as much has been spent."""
+    rows = ([*words(arm), *(results.at_budget(arm, budget) for budget in BUDGETS)] for arm in results.grid.arms)
+    return table(["anchor fraction", "trained on", *(f"{budget:.0%}" for budget in BUDGETS)], rows)
+
+
+def by_task(results: Results) -> str:
+    """Return how each row ended, task by task."""
+
+    def cell(arm: Arm, task: str) -> str:
+        share = results.cost(arm, task).mean() / results.cost(REAL, task).mean()
+        return f"{Estimate.of(results.score(arm, task))} ({share:.0%})"
+
+    rows = ([*words(arm), *(cell(arm, task) for task in results.grid.tasks)] for arm in results.grid.arms)
+    return table(["anchor fraction", "trained on", *results.grid.tasks], rows)
+
+
+def choices(results: Results) -> str:
+    """Return the best row for each sum that can be spent, beside what the rivals reach for as much."""
+    alone = [arm for arm in results.grid.arms if arm.kind == "anchors-only"]
+
+    def row(budget: float) -> list[object]:
+        affordable = [arm for arm in results.grid.arms if results.share(arm) <= budget]
+        best = max(affordable, key=lambda arm: results.final(arm).mean, default=None)
+        chosen = (
+            [None] * 3 if best is None else [", ".join(words(best)), f"{results.share(best):.0%}", results.final(best)]
+        )
+        rivals = [score for score in (results.at_budget(arm, budget) for arm in alone) if score is not None]
+        rival = max(rivals, key=lambda score: score.mean, default=None)
+        return [f"{budget:.0%}", *chosen, results.at_budget(REAL, budget), rival]
+
+    headings = ["to spend, of what executing everything costs", "choose", "which costs", "reported score"]
+    return table(
+        [*headings, "everything executed, stopped there", "the best of the executed groups alone"], map(row, BUDGETS)
+    )
+
+
+def good_fractions(results: Results, kind: str) -> tuple[Arm, list[Arm]]:
+    """Return the row of a kind that ends best, and all that are not below it by two standard errors, paired by seed."""
+    arms = [Arm(kind, fraction) for fraction in results.grid.fractions]
+    best = max(arms, key=lambda arm: results.final(arm).mean)
+
+    def close(arm: Arm) -> bool:
+        behind = results.mean(lambda task: results.score(best, task) - results.score(arm, task))
+        return float(behind.mean()) <= 2 * Estimate.of(behind).error
+
+    return best, [arm for arm in arms if close(arm)]
+
+
+def listed(arms: Sequence[Arm]) -> str:
+    """Return the fractions of some rows as words."""
+    names = [f"{arm.fraction:g}" for arm in arms]
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names) or "none"
+
+
+def answer(results: Results) -> str:
+    """Return what to choose, in sentences made of the numbers."""
+    grid = results.grid
+    everything = grid.base.steps * grid.base.groups
+    points = []
+    for kind, start in (("learning", "With a world model that learns"), ("frozen", "With a frozen one")):
+        best, good = good_fractions(results, kind)
+        least = good[0]
+        points.append(
+            f"- **{start}: {least.fraction:g}**, the smallest fraction that is not clearly below the best "
+            f"({best.fraction:g}). It ends at {results.final(least)} for {results.share(least):.0%} of the cost, "
+            f"{results.final(best)} being the best and {results.final(REAL)} everything executed. It means "
+            f"{least.fraction * everything:.0f} executed groups in all."
+        )
+    ours = [Arm("learning", fraction) for fraction in grid.fractions]
+    for rival, told in (
+        ("real", "executing everything and stopping there"),
+        ("anchors-only", "the executed groups alone"),
+    ):
+        leads = {arm: results.lead(arm, REAL if rival == "real" else Arm(rival, arm.fraction)) for arm in ours}
+        ahead = [arm for arm, lead in leads.items() if lead.mean > 2 * lead.error]
+        behind = [arm for arm, lead in leads.items() if lead.mean < -2 * lead.error]
+        points.append(
+            f"- At equal cost the learning world model is clearly ahead of {told} at {listed(ahead)}"
+            + (f", clearly behind at {listed(behind)}" if behind else "")
+            + "; elsewhere the difference is within two standard errors."
+        )
+    return "\n".join(points)
+
+
+def markdown(results: Results) -> str:
+    """Return the page."""
+    grid, base = results.grid, results.grid.base
+    lists = {"tasks": grid.tasks, "fractions": grid.fractions, "rates": grid.rates}
+    numbers = {"seeds": grid.seeds, "tuning-seeds": grid.tuning_seeds, "steps": base.steps, "warmup": base.warmup}
+    told = [f"--{name} {' '.join(map(str, values))}" for name, values in lists.items()]
+    told += [f"--{name} {value}" for name, value in numbers.items()]
+    command = f"python benchmarks/anchor_fraction.py {' '.join(told)} --docs docs"
+    return f"""# Choosing the anchor fraction
+
+{answer(results)}
+
+{choices(results)}
+
+![Reported score against anchor fraction and against cost](anchor_fraction.png)
+
+## What was run
+
+Recorded real executions of {", ".join(grid.tasks)}; GRPO with one logit per solution, {base.groups} groups of
+{base.group_size} rollouts, {base.steps} steps, one turn an episode, {grid.seeds} seeds, ± is the standard error over
+them. Scores are expected rewards on the half of the answers that training never sees, averaged over the tasks. Cost is
+CPU seconds of real execution, every execution charged, the {base.warmup} of the warm-up included. The executed groups
+alone pay no warm-up; they take as many steps as it takes to execute the same share of the groups, and are run on for
+the comparison at equal cost. Each row's step size is the best of {", ".join(f"{rate:g}" for rate in grid.rates)} on
+{grid.tuning_seeds} other seeds (of a rival at equal cost, the best for that cost). Differences are paired by seed; bold
+ones are clear of zero by two standard errors.
+
+## How each row ends
+
+{ends(results)}
+
+## When as much has been spent
+
+Scores on the way, when the share of the cost of executing everything that heads the column has been spent. Empty where
+a row spends that much on its warm-up, or ends before it.
+
+{on_the_way(results)}
+
+## By task
+
+In brackets the cost against executing everything.
+
+{by_task(results)}
+
+Made by `{command}`.
+"""
+
+
+def draw(results: Results, path: Path) -> None:
+    """Draw the score against the fraction, and against the cost; bars are two standard errors."""
+    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    by_fraction, by_cost = figure.subplots(1, 2, sharey=True)
+    for kind, (label, colour) in KINDS.items():
+        arms = [Arm(kind, fraction) for fraction in results.grid.fractions]
+        scores = [results.final(arm) for arm in (*arms, REAL)]
+        means, errors = [score.mean for score in scores], [2 * score.error for score in scores]
+        style = {"color": colour, "capsize": 3, "marker": "o", "markersize": 4}
+        by_fraction.errorbar([*results.grid.fractions, 1.0], means, errors, label=label, **style)
+        by_cost.errorbar([results.share(arm) for arm in arms], means[:-1], errors[:-1], **style)
+        for arm, mean in zip(arms, means, strict=False):
+            by_cost.annotate(
+                f"{arm.fraction:g}", (results.share(arm), mean), (3, 4), textcoords="offset points", size=7
+            )
+    curve = [(share, results.at_budget(REAL, share)) for share in np.geomspace(0.02, 1.0, 60)]
+    by_cost.plot(
+        [share for share, score in curve if score],
+        [score.mean for _, score in curve if score],
+        color="#222222",
+        label="everything executed, stopped there",
+    )
+    full = results.final(REAL).mean
+    by_fraction.axhline(full, color="#222222", linewidth=0.8, linestyle=":")
+    by_fraction.set(xscale="log", xlabel="anchor fraction (1: everything executed)", ylabel="reported score")
+    by_fraction.set_xticks([*results.grid.fractions, 1.0], [f"{x:g}" for x in (*results.grid.fractions, 1.0)])
+    by_cost.set(xscale="log", xlabel="cost against executing everything (labels: anchor fraction)")
+    by_cost.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    by_fraction.set_ylim(bottom=max(0.0, min(by_fraction.get_ylim()[0], full - 0.2)))
+    for axes in (by_fraction, by_cost):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.minorticks_off()
+    figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=130)
+
+
+def parse() -> tuple[Grid, argparse.Namespace]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=["titanic", "weather", "anes96"], help="fully recorded tasks")
+    parser.add_argument("--fractions", nargs="+", type=float, default=[0.02, 0.05, 0.1, 0.2, 0.4])
+    parser.add_argument("--rates", nargs="+", type=float, default=[0.06, 0.12, 0.25, 0.5], help="step sizes tried")
+    parser.add_argument("--seeds", type=int, default=8, help="at least 2")
+    parser.add_argument("--tuning-seeds", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--warmup", type=int, default=TrainConfig().warmup)
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--runs", type=Path, default=Path("runs/anchor_fraction"), help="folder of finished runs")
+    parser.add_argument("--docs", type=Path, help="folder that anchor_fraction.md and .png are written to")
+    arguments = parser.parse_args()
+    base = TrainConfig(
+        sandbox="replay",
+        warmup_source="recordings",
+        evaluation_rollouts=0,
+        steps=arguments.steps,
+        warmup=arguments.warmup,
+    )
+    grid = Grid(
+        tuple(arguments.tasks),
+        tuple(sorted(arguments.fractions)),
+        tuple(arguments.rates),
+        arguments.seeds,
+        arguments.tuning_seeds,
+        base,
+    )
+    return grid, arguments
+
+
+def main() -> None:
+    grid, arguments = parse()
+    results = run_grid(grid, arguments.runs, arguments.workers)
+    print(ends(results))
+    if arguments.docs is not None:
+        write_text(arguments.docs / "anchor_fraction.md", markdown(results))
+        draw(results, arguments.docs / "anchor_fraction.png")
+
+
+if __name__ == "__main__":
+    main()
