@@ -1,12 +1,14 @@
 """Fine-tuning a robot policy on corrected rewards: groups of rollouts from one initial state, and clipped updates.
 
 - ``FinetuneConfig`` - the settings.
+- ``Rollouts`` - a step's rollouts, for those who look on.
 - ``RobotTrainer`` - plays groups and improves the policy, step by step, from wherever it stands.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -20,11 +22,12 @@ from wmrl_envs.correction import SCHEMES, Scale, stream_advantages
 from wmrl_envs.errors import ConfigurationError, check_settings, did_you_mean
 from wmrl_envs.robotics.envs import MetaWorldVectorEnv
 from wmrl_envs.robotics.policy import SmallVLA
-from wmrl_envs.robotics.progress import ProgressModel, RewardKind
+from wmrl_envs.robotics.progress import ProgressModel, RewardKind, Video
 from wmrl_envs.robotics.reward import ProgressReward
+from wmrl_envs.trajectories import choose_episodes
 from wmrl_envs.wrappers.vector import CorrectionWrapper, WorldModelWrapper
 
-__all__ = ["FinetuneConfig", "RobotTrainer"]
+__all__ = ["FinetuneConfig", "RobotTrainer", "Rollouts"]
 
 _runs = itertools.count()
 
@@ -90,9 +93,10 @@ class FinetuneConfig:
             raise ConfigurationError(
                 "group_size must be at least 2: a rollout is judged against the others of its group"
             )
-        if not self.learning_rate > 0.0 or not 0.0 < self.clip <= 1.0:
+        if not 0.0 < self.learning_rate < math.inf or not 0.0 < self.clip <= 1.0:
             raise ConfigurationError(
-                f"learning_rate must be above 0 and clip in (0, 1], got {self.learning_rate!r} and {self.clip!r}"
+                "learning_rate must be positive and finite and clip in (0, 1], got "
+                f"{self.learning_rate!r} and {self.clip!r}"
             )
 
     @property
@@ -113,6 +117,20 @@ class FinetuneConfig:
         """
         check_settings(settings, [entry.name for entry in fields(cls)])
         return cls(**settings)
+
+
+@dataclass(frozen=True, eq=False)
+class Rollouts:
+    """The n rollouts of a step, for those who look on."""
+
+    tasks: list[str]
+    """n names."""
+    instructions: list[str]
+    """n sentences that the policy was given."""
+    streams: Mapping[str, NDArray[Any]]
+    """``info["wmrl"]`` at their end, [n] arrays with their masks."""
+    filmed: Mapping[int, Video]
+    """By rollout, the images that the policy saw, uint8 [T + 1, H, W, 3]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +160,8 @@ class RobotTrainer:
         env: The wrapped environment; ``None`` before the first step.
         step: Steps done.
         rows: Metrics, one row a step.
+        film: How many rollouts of the coming steps are filmed, anchors first; none unless set.
+        rollouts: Those of the last step.
     """
 
     def __init__(self, config: FinetuneConfig, policy: SmallVLA, progress_model: str | ProgressModel | None) -> None:
@@ -166,6 +186,8 @@ class RobotTrainer:
         self._optimizer = torch.optim.Adam(policy.head.parameters(), config.learning_rate)
         self.step = 0
         self.rows: list[dict[str, float]] = []
+        self.film = 0
+        self.rollouts: Rollouts | None = None
 
     @property
     def groups(self) -> int:
@@ -247,7 +269,11 @@ class RobotTrainer:
 
     def _play(self, generator: np.random.Generator) -> tuple[Played, Mapping[str, NDArray[Any]]]:
         policy = self.policy
-        observations, infos = self.env.reset(options=self._initial_states(generator))
+        chosen = self._initial_states(generator)
+        tasks = chosen["task"]
+        observations, infos = self.env.reset(options=chosen)
+        members = choose_episodes(infos["wmrl"]["anchor"].tolist(), self._groups_of(len(tasks)), self.film)
+        images = [observations["image"][members]]
         features, actions, densities = [], [], []
         for _ in range(self.config.max_decisions):
             with torch.no_grad():
@@ -257,10 +283,16 @@ class RobotTrainer:
                 actions.append(torch.as_tensor(taken))
                 densities.append(policy.log_density(seen, actions[-1]))
             observations, _, _, _, infos = self.env.step(taken)
+            images.append(observations["image"][members])
         streams: Mapping[str, NDArray[Any]] = infos["wmrl"]
+        filmed = dict(zip(members, np.stack(images, axis=1), strict=True))
+        self.rollouts = Rollouts(tasks, list(observations["instruction"]), streams, filmed)
         advantages, graded = stream_advantages(streams, scale=self.env.scale)
         played = Played(torch.stack(features), torch.stack(actions), torch.stack(densities), advantages, graded)
         return played, streams
+
+    def _groups_of(self, rollouts: int) -> list[int]:
+        return [slot // self.config.group_size for slot in range(rollouts)]
 
     def _update(self, played: Played, generator: np.random.Generator) -> float:
         """Take clipped policy-gradient steps; return the mean loss."""

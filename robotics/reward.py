@@ -40,6 +40,7 @@ class ProgressReward:
 
     Attributes:
         model: The progress model.
+        scores: What it said of the episodes that were judged last, in their order.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class ProgressReward:
         self.model = resolve_progress_model(model, **(model_kwargs or {}))
         self._kind: RewardKind = kind
         self._frames, self._image = int(frames), image
+        self.scores: list[Progress | None] = []
         self._memory: LabelMemory | None = None
         self._residual: LabelResidual | None = None
         if learn and isinstance(self.model, AdaptiveModel):
@@ -92,8 +94,8 @@ class ProgressReward:
             next_observations: n episodes of single observations after each step.
             infos: Not read.
         """
-        scores, instructions, rewards = self._scored(*self._videos(observations, next_observations))
-        return rewards if self._residual is None else self._residual.corrected(scores, instructions, rewards)
+        self.scores, instructions, rewards = self._scored(*self._videos(observations, next_observations))
+        return rewards if self._residual is None else self._residual.corrected(self.scores, instructions, rewards)
 
     def observe(
         self,

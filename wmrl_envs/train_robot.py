@@ -17,6 +17,7 @@ from torch.utils.tensorboard import SummaryWriter
 from wmrl_envs.checkpoint import checkpoints, load_newest, load_state, save_checkpoint
 from wmrl_envs.errors import CheckpointError, ConfigurationError, check_settings
 from wmrl_envs.files import write_json
+from wmrl_envs.robot_log import RobotLog
 from wmrl_envs.robotics.dataset import load_rollouts
 from wmrl_envs.robotics.demonstrations import Rollout, collect
 from wmrl_envs.robotics.envs import MetaWorldVectorEnv
@@ -57,7 +58,8 @@ class RobotRunConfig:
     goals: int = 50
     """Fresh initial states of each task on which the policy is evaluated, before and after."""
     videos: int = 2
-    """Rollouts of each task after training that are kept as videos with their progress."""
+    """Rollouts of each task after training that are kept as videos with their progress; 0 films none at all, and
+    otherwise two rollouts of the steps 1, 2, 4, 8 and so on are filmed too."""
     checkpoint_every: int = 2
     """Steps between checkpoints."""
 
@@ -134,8 +136,9 @@ def train_robot(
 ) -> dict[str, Any]:
     """Fine-tune a policy, evaluate it before and after, and leave a run folder.
 
-    The folder holds config.json, versions.json, imitation/, progress/, metrics.csv, TensorBoard events, checkpoints,
-    the policy, videos and summary.json. Every part that is there is not done again.
+    The folder holds config.json, versions.json, imitation/, progress/, metrics.csv, trajectories.jsonl, TensorBoard
+    events, checkpoints, the policy, videos, calibration.json, calibration_history.json and summary.json. Every part that
+    is there is not done again.
 
     Args:
         config: The settings.
@@ -158,11 +161,13 @@ def train_robot(
     on_phase("preparing the progress model")
     model = _progress_model(config, folder / "progress")
     trainer = RobotTrainer(config.finetune, policy, model)
+    log = RobotLog(folder, films=config.videos > 0, fps=trainer.env.metadata["render_fps"])
     try:
         before = _evaluated(config, policy, folder / "before.json", on_phase, "before")
-        _restore(trainer, folder / "checkpoints")
+        _restore(trainer, log, folder / "checkpoints")
+        log.start(trainer.step)
         on_phase("fine-tuning")
-        _learn(config, trainer, folder, on_step)
+        _learn(config, trainer, log, folder, on_step)
         policy.save(folder / "policy")
         after = _evaluated(config, policy, folder / "after.json", on_phase, "after")
         on_phase("recording videos")
@@ -176,6 +181,7 @@ def train_robot(
             "rollouts": int(sum(row["rollouts"] for row in trainer.rows)),
             "labels": int(sum(row["labels"] for row in trainer.rows)),
         }
+        log.write_calibration(trainer.env.calibration()["knots"])
         write_json(folder / "summary.json", summary)
         return summary
     finally:
@@ -248,7 +254,7 @@ def _progress_model(config: RobotRunConfig, place: Path) -> ProgressModel | None
     return VideoProgressModel.load(place)
 
 
-def _restore(trainer: RobotTrainer, folder: Path) -> None:
+def _restore(trainer: RobotTrainer, log: RobotLog, folder: Path) -> None:
     """Take the run up at its newest checkpoint that can be read; without one it stands at its beginning."""
     if not checkpoints(folder):
         return
@@ -258,19 +264,25 @@ def _restore(trainer: RobotTrainer, folder: Path) -> None:
         _Saved(trainer).load(path)
         return state
 
-    trainer.load_state_dict(load_newest(folder, load)["trainer"])
+    state = load_newest(folder, load)
+    trainer.load_state_dict(state["trainer"])
+    log.load_state_dict(state["log"])
 
 
-def _learn(config: RobotRunConfig, trainer: RobotTrainer, folder: Path, on_step: Callable[[Row], None]) -> None:
+def _learn(
+    config: RobotRunConfig, trainer: RobotTrainer, log: RobotLog, folder: Path, on_step: Callable[[Row], None]
+) -> None:
     steps = config.finetune.steps
     with SummaryWriter(str(folder / "tensorboard"), purge_step=trainer.step + 1) as events:
         while trainer.step < steps:
+            log.before_step(trainer)
             row = trainer.train_step()
+            log.after_step(trainer)
             for name, value in row.items():
                 events.add_scalar(f"robot/{name}", value, trainer.step)
             write_metrics(folder / "metrics.csv", [dict(row) for row in trainer.rows])
             if trainer.step == steps or trainer.step % config.checkpoint_every == 0:
-                state = {"trainer": trainer.state_dict()}
+                state = {"trainer": trainer.state_dict(), "log": log.state_dict()}
                 save_checkpoint(folder / "checkpoints", trainer.step, _Saved(trainer).save, state)
             on_step(row)
 

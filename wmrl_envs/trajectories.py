@@ -72,7 +72,7 @@ def choose_episodes(anchors: Sequence[bool], groups: Sequence[int], most: int) -
         Indices of the chosen ones, anchors first.
     """
     executed, predicted = (_by_turns(groups, [a == kind for a in anchors]) for kind in (True, False))
-    room = max(most - len(predicted), math.ceil(MOST_ANCHORS * most))
+    room = max(most - len(predicted), min(most, 1), int(MOST_ANCHORS * most))
     chosen = executed[:room]
     return chosen + predicted[: most - len(chosen)]
 

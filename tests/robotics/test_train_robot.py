@@ -14,6 +14,7 @@ from wmrl_envs.errors import CheckpointError, ConfigurationError
 from wmrl_envs.robotics.policy import SmallVLA
 from wmrl_envs.robotics.video import read_video
 from wmrl_envs.train_robot import RobotRunConfig, train_robot
+from wmrl_envs.trajectories import read_trajectories
 
 SMALL: dict[str, Any] = {
     "tasks": "handle-press",
@@ -24,6 +25,7 @@ SMALL: dict[str, Any] = {
     "steps": 4,
     "groups": 4,
     "group_size": 6,
+    "reward": "rectified",
     "anchor_fraction": 0.5,
     "max_decisions": 6,
     "draw_arm": False,
@@ -74,12 +76,44 @@ def test_a_run_leaves_what_a_user_looks_for(unbroken: Path) -> None:
     assert len((unbroken / "metrics.csv").read_text().splitlines()) == 5
     assert list((unbroken / "tensorboard").glob("events*"))
     assert [path.name for path in sorted((unbroken / "checkpoints").iterdir())] == ["step-000003", "step-000004"]
-    (video,) = (unbroken / "videos").glob("*.mp4")
-    assert len(read_video(video)) == 7
+    names = sorted(path.name for path in (unbroken / "videos").glob("*.mp4"))
+    filmed = [f"step-{step:04d}-{number}.mp4" for step in (1, 2, 4) for number in (0, 1)]
+    assert names[1:] == filmed
+    assert names[0].startswith("handle-press-")
+    assert {len(read_video(unbroken / "videos" / name)) for name in names} == {7}
     head = [name for name in weights(unbroken) if name.startswith("head")]
     start = SmallVLA.load(unbroken / "imitation").state_dict()
     changed = [name for name, value in weights(unbroken).items() if not torch.equal(value, start[name])]
     assert changed == head
+
+
+def test_a_run_leaves_its_rollouts_with_their_progress(unbroken: Path) -> None:
+    episodes = read_trajectories(unbroken)
+    assert [episode["step"] for episode in episodes] == [step for step in range(1, 5) for _ in range(16)]
+    assert [episode["anchor"] for episode in episodes] == ([True] * 12 + [False] * 4) * 4
+    assert len({episode["episode"] for episode in episodes}) == len(episodes)
+    for episode in episodes:
+        assert 24 * (episode["step"] - 1) <= episode["episode"] == 6 * episode["group"] + episode["episode"] % 6
+        assert (episode["task"], episode["instruction"]) == ("handle-press", "press the handle down")
+        assert len(episode["progress"]) == len(episode["success_probability"]) == 8
+        assert episode.get("real_reward") in ((0.0, 1.0) if episode["anchor"] else (None,))
+    filmed = [episode for episode in episodes if "video" in episode]
+    assert [episode["video"] for episode in filmed] == [
+        f"videos/step-{step:04d}-{number}.mp4" for step in (1, 2, 4) for number in (0, 1)
+    ]
+    assert [episode["anchor"] for episode in filmed] == [True, False] * 3
+    calibration = json.loads((unbroken / "calibration.json").read_text())
+    assert calibration["step"] == [step for step in range(1, 5) for _ in range(12)]
+    first = [episode for episode in episodes if episode["anchor"] and episode["step"] == 1]
+    pairs = set(zip(calibration["predicted"][:12], calibration["real"][:12], strict=True))
+    assert pairs == {(episode["predicted_reward"], episode["real_reward"]) for episode in first}
+    history = json.loads((unbroken / "calibration_history.json").read_text())
+    assert [known["step"] for known in history] == [2, 3, 4]  # the map is fitted on 24 labels, and a step reads 12
+
+
+def watched(folder: Path) -> tuple[str, ...]:
+    names = ("trajectories.jsonl", "calibration.json", "calibration_history.json")
+    return tuple((folder / name).read_text() for name in names)
 
 
 @pytest.mark.parametrize("step", [1, 3])
@@ -92,6 +126,7 @@ def test_a_stopped_run_ends_as_the_unbroken_one(tmp_path: Path, unbroken: Path, 
     expected = weights(unbroken)
     assert all(torch.equal(value, expected[name]) for name, value in weights(folder).items())
     assert metrics(folder).equals(metrics(unbroken))
+    assert watched(folder) == watched(unbroken)
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path, unbroken: Path) -> None:
@@ -122,6 +157,7 @@ def test_a_folder_keeps_to_its_settings(unbroken: Path, tmp_path: Path) -> None:
         ({"stepz": 3}, "unknown setting 'stepz'. Did you mean 'steps'"),
         ({"reward": "rectifed"}, "Did you mean 'rectified'"),
         ({"group_size": 1}, "group_size must be at least 2"),
+        ({"learning_rate": float("inf")}, "learning_rate must be positive and finite"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(changes: dict[str, Any], message: str) -> None:
