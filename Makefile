@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SMALL_MATRICES := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 ARGS ?=
 
-.PHONY: help train test test-lerobot test-libero test-vllm lint bench compare clean
+.PHONY: help train test test-lerobot test-libero test-vllm lint docs bench compare clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -17,7 +17,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed, $$($(PYTHON) --version) found; name another with: make PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python -a -x $(BIN)/pip || bash .ci/venv $(PYTHON) $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[agents,llm,robotics,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[agents,llm,robotics,report,docs,dev]"
 	@touch $@
 
 train: $(READY) ## Train an agent on predicted rewards, a tenth of them really executed (ARGS="--task weather")
@@ -45,6 +45,9 @@ lint: $(READY) ## Check style, types and the dependency floors
 	rm -rf build/typed && $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target build/typed .
 	cd build/typed && PYTHONPATH=. ../../$(BIN)/lint-imports ../../pyproject.toml
 	cd build/typed && MYPYPATH= ../../$(BIN)/mypy --config-file ../../pyproject.toml -p wmrl_envs
+
+docs: $(READY) ## Build the documentation into build/docs, any warning an error
+	$(BIN)/mkdocs build --strict --site-dir build/docs $(ARGS)
 
 bench: $(READY) ## Run every benchmark and print its table
 	@set -e; for script in sandbox vector_env correction figure_one bias_floor rendering; do \

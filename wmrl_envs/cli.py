@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from wmrl_envs.cli_compare_robot import compare_robot_command
 from wmrl_envs.cli_console import console, error, errors, show_errors_plainly
 from wmrl_envs.cli_progress import progress_app
+from wmrl_envs.cli_report import report_command, watch_command
 from wmrl_envs.cli_robot import robot_app
 from wmrl_envs.cli_tasks import tasks_app
 from wmrl_envs.cli_train_robot import train_robot_command
@@ -240,6 +241,7 @@ def _print_summary(summary: dict[str, Any], folder: Path) -> None:
     ):
         for place in places:
             console.print(f"{name + ':':<15} {place}", highlight=False, soft_wrap=True)
+    console.print(f"look at it:     wmrl report {folder}", highlight=False, soft_wrap=True)
 
 
 def _ledger_table(ledger: dict[str, Any]) -> Table:
@@ -362,6 +364,10 @@ def _evaluate_run(run: Path, episodes: int, seed: int, sandbox: str | None) -> N
     for status, count in sorted(result.statuses.items(), key=lambda item: -item[1]):
         table.add_row(status.replace("_", " "), str(count), f"{count / total:.0%}")
     console.print(table)
+
+
+app.command("report")(report_command)
+app.command("watch")(watch_command)
 
 
 @app.command()
