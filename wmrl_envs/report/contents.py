@@ -31,7 +31,7 @@ class Limits:
 
     points: int = 300
     """Of each curve."""
-    episodes: int = 600
+    episodes: int = 1500
     """Of all runs together."""
     video_bytes: int = 7_000_000
     """Of all videos together, before they become text, which takes a third more."""
@@ -212,6 +212,8 @@ def _best(entry: dict[str, Any], browser: _Browser) -> dict[str, Any]:
 def _settings(groups: Sequence[Group], everything: Sequence[dict[str, Any]], what: str) -> dict[str, Any]:
     """Return a row per setting and a column per group of runs; what differs within a group is listed in its cell."""
     apart = set(differing(everything))
+    if not apart:
+        groups = groups[:1]
     names = list(dict.fromkeys(name for settings in everything for name in settings))
     rows = []
     for name in names[:200]:
@@ -220,7 +222,7 @@ def _settings(groups: Sequence[Group], everything: Sequence[dict[str, Any]], wha
             values = [shown(getattr(run, what)[name]) if name in getattr(run, what) else "—" for run in group.runs]
             cells.append(short_text(", ".join(dict.fromkeys(values)), 240))
         rows.append({"name": short_text(name, 60), "differs": name in apart, "cells": cells})
-    return {"columns": [group.name for group in groups], "rows": rows}
+    return {"columns": [group.name for group in groups] if apart else ["all runs"], "rows": rows}
 
 
 def _notes(

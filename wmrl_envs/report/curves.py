@@ -150,7 +150,10 @@ def _reports(group: Group, place: int, x_index: int, alone: bool) -> list[Trace]
         ends = [_end(run, x_index) for run, score, _ in found if score is not None]
         errors = [error for _, _, error in found if error is not None]
         spread = 2 * errors[0] if len(scores) == 1 and errors else 2 * _standard_error(scores)
-        marks.append((0.0 if when == "before" else float(np.mean(ends)), float(np.mean(scores)), spread))
+        end = float(np.mean(ends))
+        # Beside one another, so that groups that start alike do not hide each other.
+        aside = 0.0 if alone else (1 + place) * 0.008 * end
+        marks.append((-aside if when == "before" else end + aside, float(np.mean(scores)), spread))
     if not marks:
         return []
     colour = "@ink" if alone else GROUP_STYLES[place][0]
@@ -178,7 +181,7 @@ def _standard_error(scores: Sequence[float]) -> float:
 
 def _words(groups: Sequence[Group], kind: str) -> str:
     parts = []
-    for group in groups[:6]:
+    for group in groups[:4]:
         ends = [
             [score for run in group.runs for score, _ in [reported(run, when)] if score is not None] for when in _WHEN
         ]
@@ -186,8 +189,9 @@ def _words(groups: Sequence[Group], kind: str) -> str:
             parts.append(f"{group.name} from {np.mean(ends[0]):.2f} to {np.mean(ends[1]):.2f}")
     what = "success on fresh initial states" if kind == "robot" else "reported score"
     several = " Bands: one standard deviation over seeds." if any(len(group.runs) > 1 for group in groups) else ""
-    told = f"The {what} went {'; '.join(parts)}." if parts else "Mean reward of each step's rollouts."
-    return f"{told} Lines are moving means, diamonds are evaluations.{several}"
+    unseen = "" if kind == "robot" else " on answers that training never saw"
+    told = f"{what.capitalize()}: {'; '.join(parts)}{'; and others' if len(groups) > 4 else ''}." if parts else "Mean reward of each step's rollouts."
+    return f"{told} Lines are moving means, diamonds are evaluations{unseen}.{several}"
 
 
 _WHEN = ("before", "after")

@@ -60,7 +60,7 @@ def _calibration(run: Run, most: int) -> Figure | None:
     if len(pairs.step):
         kept = np.array(evenly(range(len(pairs.step)), 2 * most))
         trace = points(pairs.predicted[kept], pairs.real[kept], "executed pairs", "@blue", most=2 * most + 1)
-        trace["marker"] |= {"size": 6, "opacity": 0.55, "color": rounded(pairs.step[kept]), "colorscale": "Cividis"}
+        trace["marker"] |= {"size": 6, "opacity": 0.55, "color": rounded(pairs.step[kept]), "colorscale": "@steps"}
         trace["marker"]["colorbar"] = {"title": {"text": "step"}, "thickness": 10, "outlinewidth": 0, "len": 0.9}
         trace["hovertemplate"] = "step %{marker.color}<br>predicted %{x:.3f}<br>real %{y:.3f}<extra></extra>"
         traces.append(trace | {"_upto": rounded(pairs.step[kept])})

@@ -16,7 +16,7 @@ class Section {
     this.versions = new Settings("Versions", `${kind}-versions`);
     this.box = part(kind, title, this.head, this.overall.box, this.picker, this.single.box, this.best);
     const tables = element("div", { class: "tables" }, this.settings.box, this.versions.box);
-    this.setup = part(`${kind}-setup`, `${title}: configuration and versions`, tables);
+    this.setup = part(`${kind}-setup`, title === "Results" ? "Configuration and versions" : `${title}: configuration and versions`, tables);
   }
 
   update(shown, runs) {
@@ -81,7 +81,7 @@ function update(found) {
   document.title = `${data.title} · wmrl report`;
   const one = data.runs.length === 1 ? data.runs[0] : null;
   const going = data.runs.filter((run) => run.state === "going").length;
-  const state = one ? one.words : `${data.runs.length} runs${going ? `, ${going} still going` : ""}`;
+  const state = one ? one.words : going ? `${going} still going` : "none still going";
   headline.replaceChildren(
     element("h1", {}, data.title),
     element("p", { class: "words" }, data.subtitle),
@@ -119,7 +119,7 @@ function arrange() {
   const parts = document.getElementById("parts");
   if (parts.dataset.key === key) return;
   parts.dataset.key = key;
-  parts.replaceChildren(...links.map(([id, title]) => element("li", {}, element("a", { href: `#${id}` }, title.replace(/: configuration and versions$/, " setup").replace(/^Results setup$/, "Configuration")))));
+  parts.replaceChildren(...links.map(([id, title]) => element("li", {}, element("a", { href: `#${id}` }, title.replace(/: configuration and versions$/, " setup").replace(/ and versions$/, "")))));
 }
 
 const button = document.getElementById("theme");

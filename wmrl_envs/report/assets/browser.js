@@ -109,7 +109,7 @@ class Browser {
     this.list.replaceChildren(...shown.map((episode) => this.#row(episode)));
     this.list.scrollTop = top;
     if (focused !== null) this.#buttons().find((button) => button.dataset.key === focused)?.focus();
-    const chosen = found.find((episode) => episode.key === this.chosen) || found[0];
+    const chosen = found.find((episode) => episode.key === this.chosen) || found.find((episode) => episode.turns.some((turn) => turn.predicted && turn.real)) || found[0];
     this.#choose(chosen, false);
   }
 
@@ -165,7 +165,11 @@ class Browser {
     if (this.shown === same) return;
     this.shown = same;
     this.detail.replaceChildren(...this.#episode(episode));
-    this.detail.scrollTop = 0;
+    // Where the error is, in a program longer than its box.
+    for (const line of this.detail.querySelectorAll(".line.wrong")) {
+      const box = line.closest("pre");
+      box.scrollTop = Math.max(0, line.offsetTop - box.clientHeight / 2);
+    }
   }
 
   #episode(episode) {
@@ -198,12 +202,12 @@ class Browser {
       verdict,
       element(
         "div", { class: "outcomes" },
-        [["Predicted", turn.predicted], ["Real", turn.real]].filter(([, found]) => found).map(([label, found]) => this.#outcome(label, found)),
+        [["Predicted", turn.predicted], ["Real", turn.real]].filter(([, found]) => found).map(([label, found]) => this.#outcome(label, found, turns > 1 ? "h5" : "h4")),
       ),
     );
   }
 
-  #outcome(label, found) {
+  #outcome(label, found, heading) {
     const numbers = [
       ["reward", digits(found.reward)], ["spread", found.spread === undefined ? null : `± ${digits(found.spread)}`],
       ["score", found.score === undefined ? null : digits(found.score, 4)],
@@ -213,7 +217,7 @@ class Browser {
     ].filter(([, value]) => value !== null);
     return element(
       "section", { class: `outcome ${label.toLowerCase()}`, "aria-label": `${label} outcome` },
-      element("h5", {}, label, badge(found.status)),
+      element(heading, {}, label, badge(found.status)),
       element("dl", { class: "facts" }, numbers.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
       found.feedback === undefined ? null : textBlock(this.data.texts[found.feedback] || "(nothing)", `${label} feedback`),
     );

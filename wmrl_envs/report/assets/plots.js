@@ -10,6 +10,11 @@ const PALETTES = {
     yellow: "#e8dc5a", grey: "#8b929d", muted: "#9aa1ac", ink: "#eceef2", paper: "#171a21", grid: "#2b303a",
   },
 };
+// From early to late, both ends away from the page's own colour.
+const SCALES = {
+  light: [[0, "#00224e"], [0.5, "#7d7c78"], [1, "#dba800"]],
+  dark: [[0, "#4f6fa8"], [0.5, "#b0a8a0"], [1, "#ffd84d"]],
+};
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
 const theme = () =>
@@ -26,6 +31,7 @@ function colour(name) {
 
 // A copy of a figure's part in the colours of the theme.
 function coloured(value, key = "") {
+  if (value === "@steps") return SCALES[theme()];
   if (typeof value === "string") return key === "color" || key === "fillcolor" ? colour(value) : value;
   if (Array.isArray(value)) return typeof value[0] === "object" ? value.map((item) => coloured(item)) : value;
   if (value === null || typeof value !== "object") return value;
@@ -71,7 +77,7 @@ function styledLayout(layout, narrow) {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     margin: { l: 12, r: 12, t: 10, b: 8, autoexpand: true },
-    legend: { orientation: "h", x: 0, xanchor: "left", y: -0.22, yanchor: "top", bgcolor: "rgba(0,0,0,0)" },
+    legend: { orientation: "h", x: 0, xanchor: "left", y: -0.19, yanchor: "top", bgcolor: "rgba(0,0,0,0)" },
     hoverlabel: {
       bgcolor: colour("@paper"), bordercolor: colour("@grid"), font: { color: colour("@ink"), family: FONT }, namelength: 40,
     },

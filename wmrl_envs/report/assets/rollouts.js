@@ -47,7 +47,7 @@ function progressCurve(found, video) {
   };
   if (video) follow(video, picture, move);
   const real = found.real === undefined ? "" : found.real > 0 ? " The label says: solved." : " The label says: not solved.";
-  const legend = element("p", { class: "legend" }, element("span", { class: "key curve" }, "progress"), success && success.length > 1 ? element("span", { class: "key success" }, "probability of success") : null);
+  const legend = element("p", { class: "keys" }, element("span", { class: "key curve" }, "progress"), success && success.length > 1 ? element("span", { class: "key success" }, "probability of success") : null);
   return element("div", { class: "progress-box" }, picture, legend, element("p", { class: "words" }, ends + real));
 }
 
