@@ -72,5 +72,59 @@ def write_task(tmp_path: Path) -> TaskWriter:
     return write
 
 
+@pytest.fixture
+def write_code_task(tmp_path: Path) -> TaskWriter:
+    """Return a function that writes a folder whose task is graded by a Python script, and returns its path.
+
+    By default a solution leaves ``answer.txt``, a number, which is its score.
+    """
+
+    def write(grade: str = "", name: str = "toy-code", files: Mapping[str, str] | None = None, **fields: Any) -> Path:
+        folder = tmp_path / name
+        manifest = {
+            "format": 1,
+            "id": name,
+            "title": "A toy",
+            "kind": "code",
+            "metric": "closeness",
+            "grader": "command",
+            "command": ["python", "private/grade.py"],
+            "files": ["answer.txt"],
+            "greater_is_better": True,
+            "scale": {"zero": 0, "one": 1},
+            "license": "CC0-1.0",
+            "source": "made up",
+        }
+        contents = {
+            "task.json": json.dumps({key: value for key, value in {**manifest, **fields}.items() if value is not None}),
+            "description.md": "# A toy\n\nWrite a number.\n",
+            "LICENSE-data.txt": "CC0-1.0\n",
+            "example.py": 'open("answer.txt", "w").write("0.8")\n',
+            "public/hint.txt": "It is below 1.\n",
+            "private/grade.py": grade or GRADE,
+            **(files or {}),
+        }
+        for path, text in contents.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+        return folder
+
+    return write
+
+
+GRADE = """
+import json
+
+with open("submission/answer.txt") as file:
+    answer = file.read()
+try:
+    score = float(answer)
+except ValueError:
+    print(json.dumps({"invalid": "answer.txt holds no number"}))
+else:
+    print(json.dumps({"score": score, "report_score": score / 2, "feedback": "looked at"}))
+"""
+
+
 def _write(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     path.write_text("\n".join(",".join(map(str, row)) for row in [header, *rows]) + "\n")

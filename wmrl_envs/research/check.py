@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 from wmrl_envs.errors import TaskError, did_you_mean
-from wmrl_envs.research.leaderboard import HALVES
+from wmrl_envs.research.check_command import check_command
+from wmrl_envs.research.command import CommandScorer
+from wmrl_envs.research.leaderboard import HALVES, Leaderboard
 from wmrl_envs.research.manifest import fields_of
 from wmrl_envs.research.scoring import InvalidSubmission
-from wmrl_envs.research.submission import score_submission
+from wmrl_envs.research.submission import AnswersScorer, score_submission
 from wmrl_envs.research.table import TableError, read_table, shown
 from wmrl_envs.research.task import ResearchTask
 
@@ -24,19 +26,33 @@ def check_task(path: Path | str) -> list[str]:
 
     A folder that cannot be loaded, or whose answers cannot be scored, gives the one problem that stops it. Otherwise
     every problem is listed: ids that differ between files, a sample submission that is not valid, answers that can be
-    read from the public folder, boards that tell nothing apart, a missing licence, fields that nothing reads.
+    read from the public folder, boards that tell nothing apart, a missing licence, fields that nothing reads. Where a
+    command grades, it is tried on what the example solution leaves; both run in the sandbox.
+
+    Raises:
+        SandboxError: If a command grades, and programs cannot be run here.
     """
     try:
         task = ResearchTask.load(path)
-        task.answers()
         inventory = task.inventory
+        if isinstance(task.scorer, AnswersScorer):
+            task.answers()
     except TaskError as error:
         return [str(error)]
-    problems = _check_manifest(task) + _check_public(task)
+    problems = _check_manifest(task) + _check_links(task)
+    if isinstance(task.scorer, AnswersScorer):
+        problems += _check_public(task)
+    if isinstance(task.scorer, CommandScorer):
+        problems += check_command(task, task.scorer)
     if task.label_column is not None and task.label_column not in {column.name for column in inventory.columns}:
         problems.append(f"public/train.csv lacks the label column {task.label_column!r}")
+    return problems + (_check_boards(task.leaderboard) if isinstance(task.leaderboard, Leaderboard) else [])
+
+
+def _check_boards(board: Leaderboard) -> list[str]:
+    problems = []
     for half in HALVES:
-        scores = task.leaderboard.scores(half)
+        scores = board.scores(half)
         if len(scores) < MIN_BOARD or len(set(scores)) == 1:
             problems.append(
                 f"leaderboard.json: the {half} board has {len(scores)} scores, {len(set(scores))} of them different; "
@@ -88,7 +104,12 @@ def _check_public(task: ResearchTask) -> list[str]:
     scored = score_submission(task, (task.public / "sample_submission.csv").read_bytes())
     if isinstance(scored, InvalidSubmission):
         problems.append(f"public/sample_submission.csv is no valid submission: {scored.reason}")
-    for file in task.folder.rglob("*"):
-        if not file.resolve().is_relative_to(task.folder):
-            problems.append(f"{file.relative_to(task.folder)} is a link that leads out of the task folder")
     return problems
+
+
+def _check_links(task: ResearchTask) -> list[str]:
+    return [
+        f"{file.relative_to(task.folder)} is a link that leads out of the task folder"
+        for file in task.folder.rglob("*")
+        if not file.resolve().is_relative_to(task.folder)
+    ]

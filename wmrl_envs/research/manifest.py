@@ -24,7 +24,7 @@ GRADERS = ("answers", "command")
 
 _TEXTS = ("id", "title", "kind", "metric", "license", "source")
 _COMMON = ("format", *_TEXTS, "grader", "limits")
-_ANSWERS_FIELDS = ("id_column", "target_columns", "label_column", "design")
+_ANSWERS_FIELDS = ("design", "id_column", "label_column", "target_columns")
 
 
 def fields_of(grader: object) -> tuple[str, ...]:
@@ -66,8 +66,11 @@ def _checked(manifest: Mapping[str, Any]) -> dict[str, Any]:
         )
     if not isinstance(limits, dict):
         raise TaskError(f"limits must be an object, got {limits!r}")
+    design = manifest.get("design")
+    if not isinstance(design, dict | None):
+        raise TaskError(f"design must be an object or null, got {design!r}")
     read = _by_command if grader == "command" else _by_answers
-    return texts | {"limits": Limits().override(limits)} | read(manifest, texts["metric"])
+    return texts | {"limits": Limits().override(limits), "design": design} | read(manifest, texts["metric"])
 
 
 def _by_answers(manifest: Mapping[str, Any], metric_name: str) -> dict[str, Any]:
@@ -80,9 +83,6 @@ def _by_answers(manifest: Mapping[str, Any], metric_name: str) -> dict[str, Any]
         raise TaskError("id_column, target_columns and 'half' must all be different names")
     if len(targets) > 1 and not metric.several_columns:
         raise TaskError(f"{metric.name} scores one target column, target_columns names {len(targets)}")
-    design = manifest.get("design")
-    if not isinstance(design, dict | None):
-        raise TaskError(f"design must be an object or null, got {design!r}")
     label = manifest.get("label_column", targets[0] if len(targets) == 1 else None)
     if not isinstance(label, str | None):
         raise TaskError(f"label_column must be the name of a column of train.csv or null, got {label!r}")
@@ -91,7 +91,6 @@ def _by_answers(manifest: Mapping[str, Any], metric_name: str) -> dict[str, Any]
         "target_columns": tuple(targets),
         "label_column": label,
         "metric": metric,
-        "design": design,
         "scorer": AnswersScorer(),
     }
 

@@ -27,6 +27,7 @@ from typing import Any
 
 from wmrl_envs.errors import TaskError, UnknownTaskError, did_you_mean
 from wmrl_envs.research.answers import Answers
+from wmrl_envs.research.command import CommandScorer
 from wmrl_envs.research.inventory import DataInventory
 from wmrl_envs.research.leaderboard import Leaderboard, Ranking
 from wmrl_envs.research.limits import Limits
@@ -120,8 +121,12 @@ class ResearchTask:
         if not folder.is_dir():
             raise TaskError(f"{folder} is no task folder")
         fields = read_manifest(folder / "task.json") if (folder / "task.json").is_file() else {}
-        files = _FILES if isinstance(fields.get("scorer", AnswersScorer()), AnswersScorer) else _COMMAND_FILES
-        board = leaderboard or fields.pop("leaderboard", None)
+        scorer = fields.get("scorer", AnswersScorer())
+        files = _FILES if isinstance(scorer, AnswersScorer) else _COMMAND_FILES
+        if isinstance(scorer, CommandScorer) and scorer.script is not None:
+            files = files | {scorer.script: "the script that grades"}
+        scale = fields.pop("leaderboard", None)
+        board = leaderboard or (None if (folder / "leaderboard.json").is_file() else scale)
         needed = {name: content for name, content in files.items() if board is None or name != "leaderboard.json"}
         missing = [f"{name} ({content})" for name, content in needed.items() if not (folder / name).is_file()]
         missing += [f"the folder {name}/" for name in ("public", "private") if not (folder / name).is_dir()]

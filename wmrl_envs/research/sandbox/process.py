@@ -185,12 +185,11 @@ class ProcessSandbox:
             if header["failure"] is not None:
                 raise SandboxError(f"a solution's process could not be set up: {header['failure']}")
             most = most_bytes or limits.disk_mb * 2**20
-            found = {name: _read_left(scratch, name, most) for name in collect}
+            left = _read_left(scratch, collect, most, limits.disk_mb * 2**20)
         except shutil.Error as error:
             raise SandboxError(f"the files of a program could not be laid out: {error}") from error
         finally:
             remove_folder(scratch)
-        left = {name: file for name, file in found.items() if file is not None}
         return self._result(header, output, code, limits, path_cleaner(scratch, public), left)
 
     def _ask(
@@ -300,7 +299,22 @@ class ProcessSandbox:
         return f"ProcessSandbox(workers={self.workers}, layers={self.layers!r})"
 
 
-def _read_left(scratch: Path, name: str, most: int) -> bytes | None | InvalidSubmission:
+def _read_left(scratch: Path, names: Sequence[str], most: int, room: int) -> Left:
+    """Read the files that a program left: each at most ``most`` bytes, all of them at most ``room``.
+
+    Files with holes are larger than what they take of a disk, so many of them could take more memory than disk.
+    """
+    left: dict[str, bytes | InvalidSubmission] = {}
+    for name in names:
+        file = _read_one(scratch, name, min(most, room))
+        if file is not None:
+            left[name] = file
+        if isinstance(file, bytes):
+            room -= len(file)
+    return left
+
+
+def _read_one(scratch: Path, name: str, most: int) -> bytes | None | InvalidSubmission:
     """Read a file that a program left, unless a link of its own leads there."""
     for folder in PurePosixPath(name).parents[:-1]:
         if (scratch / folder).is_symlink():
