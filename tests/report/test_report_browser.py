@@ -228,7 +228,7 @@ def test_a_video_plays_and_the_curve_moves_with_it(mixed: Path, open_page: Opene
     video.evaluate("(one) => one.play()")
     page.wait_for_function("() => [...document.querySelectorAll('video')].some((one) => one.currentTime > 0.3)")
     page.wait_for_function(
-        "(start) => [...document.querySelectorAll('.progress .cursor')].some((one) => one.getAttribute('x1') > start + 20)",
+        "(start) => [...document.querySelectorAll('.cursor')].some((one) => one.getAttribute('x1') > start + 20)",
         arg=start,
     )
     assert video.evaluate("(one) => [one.videoWidth, Math.round(one.duration)]") == [64, 2]

@@ -82,14 +82,18 @@ def test_hostile_text_stays_text(tmp_path: Path, open_page: Opener) -> None:
     assert page.wrong == []  # type: ignore[attr-defined]
 
 
+INJECTIONS = """() => {
+    const script = document.createElement("script");
+    script.textContent = "window.hacked = 1";
+    const box = document.createElement("div");
+    box.innerHTML = "<img src=x onerror='window.hacked = 2'>";
+    document.body.append(script, box);
+}"""
+
+
 def test_the_policy_forbids_what_the_page_does_not_hold(tmp_path: Path, open_page: Opener) -> None:
     page = open_page(report(tmp_path, research_run(tmp_path / "run")))
-    page.evaluate(
-        "() => { const one = document.createElement('script'); one.textContent = 'window.hacked = 1'; document.body.append(one); }"
-    )
-    page.evaluate(
-        "() => { const one = document.createElement('div'); one.innerHTML = '<img src=x onerror=\"window.hacked = 2\">'; document.body.append(one); }"
-    )
+    page.evaluate(INJECTIONS)
     page.wait_for_timeout(200)
     assert page.evaluate("() => window.hacked") is None
     assert page.evaluate("() => fetch('https://example.org').then(() => 'sent', () => 'refused')") == "refused"

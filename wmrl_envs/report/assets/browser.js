@@ -108,7 +108,7 @@ class Browser {
     const top = this.list.scrollTop;
     this.list.replaceChildren(...shown.map((episode) => this.#row(episode)));
     this.list.scrollTop = top;
-    if (focused !== null) this.#buttons().find((button) => button.dataset.key === focused)?.focus();
+    if (focused !== null) this.#buttons().find((button) => button.dataset.key === focused)?.focus({ preventScroll: true });
     const chosen = found.find((episode) => episode.key === this.chosen) || found.find((episode) => episode.turns.some((turn) => turn.predicted && turn.real)) || found[0];
     this.#choose(chosen, false);
   }

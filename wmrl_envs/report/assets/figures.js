@@ -50,7 +50,7 @@ class Figure {
   #control() {
     const active = document.activeElement && document.activeElement.closest(".controls") === this.controls;
     this.controls.replaceChildren(...this.shown.controls.map((control, place) => this.#one(control, place)));
-    if (active) this.controls.querySelector("input")?.focus();
+    if (active) this.controls.querySelector("input")?.focus({ preventScroll: true });
   }
 
   #one(control, place) {
