@@ -114,6 +114,9 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the run in this folder; only steps and budget may change.")
     ] = None,
+    track: Annotated[
+        str | None, typer.Option(help="wandb or trackio, to which the run is sent beside its folder.")
+    ] = None,
 ) -> None:
     """Train an agent and leave a run folder with metrics, checkpoints, the best solution and figures.
 
@@ -136,7 +139,14 @@ def train(
     before = signal.signal(signal.SIGTERM, _terminate)
     with TrainingProgress(console, config) as progress:
         try:
-            summary = run(config, folder, resume=resume is not None, on_step=progress.update, on_phase=progress.phase)
+            summary = run(
+                config,
+                folder,
+                resume=resume is not None,
+                track=track,
+                on_step=progress.update,
+                on_phase=progress.phase,
+            )
         except KeyboardInterrupt as interrupt:
             ended = 128 + (signal.SIGTERM if isinstance(interrupt, _Terminated) else signal.SIGINT)
             after = f" after step {progress.step} of {config.steps}" if progress.step else ""
@@ -193,7 +203,7 @@ def _new_folder(config: TrainConfig) -> Path:
 def _resumed(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     """Return a run's settings with those that may change replaced by the given ones."""
     saved = _saved_settings(folder)
-    for name in given.keys() - {"resume", *RESUMABLE}:
+    for name in given.keys() - {"resume", "track", *RESUMABLE}:
         if name not in saved or given[name] != saved[name]:
             was = f"which was {saved[name]!r}" if name in saved else "which has no meaning there"
             raise ConfigurationError(

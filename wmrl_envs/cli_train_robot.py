@@ -58,12 +58,15 @@ def train_robot_command(
     seed: Annotated[int | None, typer.Option(help="Seed of everything.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/robot-REWARD-SEED-TIME by default.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run here; only steps may change.")] = None,
+    track: Annotated[
+        str | None, typer.Option(help="wandb or trackio, to which the run is sent beside its folder.")
+    ] = None,
 ) -> None:
     """Fine-tune a robot policy on a progress model and a few real labels, and leave a run folder."""
     from wmrl_envs.progress import counting
     from wmrl_envs.train_robot import RobotRunConfig, train_robot
 
-    own = ("out", "resume")
+    own = ("out", "resume", "track")
     given = {name: value for name, value in context.params.items() if name not in own and value is not None}
     config = RobotRunConfig.from_dict(given if resume is None else _resumed(resume, given))
     finetune = config.finetune
@@ -80,6 +83,7 @@ def train_robot_command(
                 config,
                 folder,
                 resume=resume is not None,
+                track=track,
                 on_step=lambda row: done(int(row["step"]), finetune.steps),
                 on_phase=lambda words: console.print(words, highlight=False, soft_wrap=True),
             )

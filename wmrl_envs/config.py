@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from wmrl_envs.correction import SCHEMES
 from wmrl_envs.errors import ConfigurationError, check_settings, did_you_mean
 from wmrl_envs.research.design_space import PARTITIONS
+from wmrl_envs.research.task import BENCHMARKS, bundled_tasks
 
-__all__ = ["AGENTS", "LEARNING_RATES", "TrainConfig"]
+__all__ = ["AGENTS", "LEARNING_RATES", "TrainConfig", "located"]
 
 AGENTS = ("grpo", "ppo", "a2c")
 LEARNING_RATES = {"grpo": 0.12, "ppo": 0.05, "a2c": 0.1}
 """Step sizes that suit the policy of one logit per solution; the comparison in docs/ chose GRPO's."""
+
+MODEL_FOLDERS = ("transformers", "vllm")
+"""Language models of these kinds are named by a folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +121,11 @@ class TrainConfig:
         """Return the configuration as JSON-able values."""
         return asdict(self)
 
+    def located(self) -> TrainConfig:
+        """Return the configuration with the folders that it names absolute, so that it means the same anywhere."""
+        tasks = [name if name in bundled_tasks() else located(name, tuple(BENCHMARKS)) for name in self.tasks]
+        return replace(self, task=",".join(tasks), world_model=located(self.world_model, MODEL_FOLDERS))
+
     @property
     def tasks(self) -> tuple[str, ...]:
         """The tasks by name or path."""
@@ -134,3 +145,13 @@ class TrainConfig:
     def steps_per_update(self) -> int:
         """Environment steps, over all sub-environments, between two optimiser steps."""
         return self.num_envs * self.turns
+
+
+def located(name: str, prefixes: Sequence[str] = ()) -> str:
+    """Return the name of a folder, perhaps behind one of some prefixes and a colon, absolute; others as they are."""
+    prefix, colon, place = name.partition(":")
+    lead, place = (prefix + colon, place) if colon and prefix in prefixes else ("", name)
+    try:
+        return lead + str(Path(place).absolute()) if place and Path(place).is_dir() else name
+    except (OSError, ValueError):  # no path at all: too long, or with a NUL
+        return name

@@ -23,10 +23,11 @@ from wmrl_envs.checkpoint import (
     save_checkpoint,
 )
 from wmrl_envs.config import TrainConfig
-from wmrl_envs.errors import CheckpointError, MissingExtraError
+from wmrl_envs.errors import CheckpointError, ConfigurationError, MissingExtraError
 from wmrl_envs.evaluate import evaluate
 from wmrl_envs.files import replacing, write_json, write_text
 from wmrl_envs.research.grading import Submission
+from wmrl_envs.tracking import Tracker, find_tracker
 from wmrl_envs.trajectories import TrajectoryLog
 
 try:
@@ -48,7 +49,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
 
-__all__ = ["Run", "train"]
+__all__ = ["Run", "held_already", "train", "versions", "write_metrics"]
 
 EVALUATION_SEED = 1_000_003
 """Added to the run's seed, so that evaluations before and after see the same episodes and training sees others."""
@@ -68,6 +69,7 @@ class Run:
         recorder: The numbers so far.
         trajectories: The episodes so far.
         history: The calibration so far.
+        tracker: Gets each row; no tracker unless set.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Run:
         self.recorder = Recorder(after_step=self._after_step, evaluate=evaluate, evaluate_every=evaluate_every)
         self.trajectories = TrajectoryRecorder(lambda: self.recorder.step + 1)
         self.history = CalibrationHistory()
+        self.tracker = Tracker(None, Path(), {})
 
     @property
     def finished(self) -> bool:
@@ -135,6 +138,7 @@ class Run:
             self._write(self.folder)
             if self.finished or recorder.step % self.config.checkpoint_every == 0:
                 self.checkpoint()
+        self.tracker.log(recorder.rows[-1])
         if self._on_step is not None:
             self._on_step(recorder.rows[-1])
         return not self.finished
@@ -170,17 +174,23 @@ class Run:
 
         Raises:
             CheckpointError: If none can be read, or it belongs to other settings than steps and budget allow for.
+            ConfigurationError: If it has taken more steps than are configured.
         """
         assert self.folder is not None
         folder = self.folder / "checkpoints"
         if not checkpoints(folder):
             return False
         agent, state = load_newest(folder, self._load)
-        saved, wanted = TrainConfig.from_dict(state["config"]), self.config
+        saved, wanted = TrainConfig.from_dict(state["config"]).located(), self.config
         if replace(saved, steps=wanted.steps, budget_seconds=wanted.budget_seconds) != wanted:
             raise CheckpointError(
                 f"{self.folder} was made with other settings: {_difference(saved, wanted)}; start a run of its own "
                 "for these"
+            )
+        if wanted.steps < state["step"]:
+            raise ConfigurationError(
+                f"{self.folder} has taken {state['step']} steps, more than steps={wanted.steps}; resume it with at "
+                f"least {state['step']}"
             )
         self.agent = agent
         self.env.unwrapped.load_state_dict(state["env"])
@@ -205,6 +215,7 @@ def train(
     folder: Path,
     *,
     resume: bool = False,
+    track: str | None = None,
     on_step: Callable[[Row], None] | None = None,
     on_phase: Callable[[str], None] = lambda phase: None,
 ) -> dict[str, Any]:
@@ -217,6 +228,7 @@ def train(
         config: The settings.
         folder: The run folder. It must hold no run unless ``resume`` is set.
         resume: Go on from the newest checkpoint, or from the beginning if the run stopped before its first one.
+        track: ``wandb`` or ``trackio``, which then gets the rows, the settings and the figures too.
         on_step: Called with each step's row of metrics.
         on_phase: Called with a few words on what begins.
 
@@ -227,10 +239,10 @@ def train(
         CheckpointError: If there is nothing to resume, or the folder already holds a run.
     """
     torch.set_num_threads(1)  # the networks are tiny: more threads than free cores slow them by an order of magnitude
+    tracker_module = find_tracker(track)
     if not resume and (folder / "config.json").exists():
-        raise CheckpointError(
-            f"{folder} already holds a run; go on with it by --resume, or name another folder by --out"
-        )
+        raise held_already(folder)
+    config = config.located()
     run = Run(config, folder, on_step=on_step)
     try:
         restored = resume and run.restore()
@@ -239,30 +251,51 @@ def train(
         write_json(folder / "config.json", config.to_dict())
         if not restored:
             write_json(folder / "versions.json", versions())
-        if not (folder / "before.json").exists():
-            on_phase("evaluating the untrained agent")
-            write_json(folder / "before.json", _evaluation(run))
-        on_phase("training")
-        run.learn()
-        on_phase("evaluating the trained agent")
-        after = _evaluation(run)
-        summary = {
-            "config": config.to_dict(),
-            "steps": run.recorder.step,
-            "before": json.loads((folder / "before.json").read_text(encoding="utf-8")),
-            "after": after,
-            "best_solutions": _best_solutions(run, folder, after),
-            "ledger": run.env.ledger.summary(),
-        }
-        names = ("step", "predicted", "real")
-        pairs = {name: [pair[index] for pair in run.recorder.pairs] for index, name in enumerate(names)}
-        write_json(folder / "calibration.json", pairs | {"knots": run.env.calibration()["knots"]})
-        write_json(folder / "summary.json", summary)
-        on_phase("drawing the figures")
-        draw_figures(folder)
+        run.tracker = Tracker(tracker_module, folder, config.to_dict())
+        summary = _train(run, folder, on_phase)
+        run.tracker.finish(folder, summary)
         return summary
     finally:
+        run.tracker.finish()
         run.close()
+
+
+def _train(run: Run, folder: Path, on_phase: Callable[[str], None]) -> dict[str, Any]:
+    """Take a run from where it stands to its end; return the summary."""
+    if not (folder / "before.json").exists():
+        on_phase("evaluating the untrained agent")
+        write_json(folder / "before.json", _evaluation(run))
+    on_phase("training")
+    run.learn()
+    on_phase("evaluating the trained agent")
+    after = _evaluation(run)
+    summary = {
+        "config": run.config.to_dict(),
+        "steps": run.recorder.step,
+        "before": json.loads((folder / "before.json").read_text(encoding="utf-8")),
+        "after": after,
+        "best_solutions": _best_solutions(run, folder, after),
+        "ledger": run.env.ledger.summary(),
+    }
+    names = ("step", "predicted", "real")
+    pairs = {name: [pair[index] for pair in run.recorder.pairs] for index, name in enumerate(names)}
+    write_json(folder / "calibration.json", pairs | {"knots": run.env.calibration()["knots"]})
+    write_json(folder / "summary.json", summary)
+    on_phase("drawing the figures")
+    draw_figures(folder)
+    return summary
+
+
+def held_already(folder: Path) -> CheckpointError:
+    """Return the error of a new run whose folder holds one, with the ways on."""
+    if checkpoints(folder / "checkpoints"):
+        return CheckpointError(
+            f"{folder} already holds a run; go on with it by --resume, or name another folder by --out"
+        )
+    return CheckpointError(
+        f"{folder} already holds a run, which stopped before its first checkpoint: begin it again by --resume, or for "
+        "other settings delete the folder or name another by --out"
+    )
 
 
 def _evaluation(run: Run) -> dict[str, Any] | None:

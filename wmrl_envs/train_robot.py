@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch.utils.tensorboard import SummaryWriter
 
 from wmrl_envs.checkpoint import checkpoints, load_newest, load_state, save_checkpoint
+from wmrl_envs.config import located
 from wmrl_envs.errors import CheckpointError, ConfigurationError, check_settings
 from wmrl_envs.files import write_json
 from wmrl_envs.robot_log import RobotLog
@@ -27,7 +28,8 @@ from wmrl_envs.robotics.policy import SmallVLA, imitate
 from wmrl_envs.robotics.progress import ProgressModel, resolve_progress_model, score_videos
 from wmrl_envs.robotics.video import draw_progress, write_video
 from wmrl_envs.robotics.video_model import VideoProgressModel, train_video_model
-from wmrl_envs.train import versions, write_metrics
+from wmrl_envs.tracking import Tracker, find_tracker
+from wmrl_envs.train import held_already, versions, write_metrics
 
 __all__ = ["RobotRunConfig", "train_robot"]
 
@@ -93,6 +95,13 @@ class RobotRunConfig:
         finetune = FinetuneConfig.from_dict({name: value for name, value in settings.items() if name in inner})
         return cls(finetune=finetune, **{name: value for name, value in settings.items() if name in own})
 
+    def located(self) -> RobotRunConfig:
+        """Return the configuration with the folders that it names absolute, so that it means the same anywhere."""
+        folders = {name: located(getattr(self, name)) for name in ("demonstrations", "policy")}
+        if self.demonstrations.isdigit():
+            folders.pop("demonstrations")
+        return replace(self, **folders, progress_model=located(self.progress_model, ("video", "robometer")))
+
     @property
     def scene(self) -> dict[str, Any]:
         """Arguments that all environments of the run share."""
@@ -131,19 +140,21 @@ def train_robot(
     folder: Path,
     *,
     resume: bool = False,
+    track: str | None = None,
     on_step: Callable[[Row], None] = lambda row: None,
     on_phase: Callable[[str], None] = lambda phase: None,
 ) -> dict[str, Any]:
     """Fine-tune a policy, evaluate it before and after, and leave a run folder.
 
     The folder holds config.json, versions.json, imitation/, progress/, metrics.csv, trajectories.jsonl, TensorBoard
-    events, checkpoints, the policy, videos, calibration.json, calibration_history.json and summary.json. Every part that
-    is there is not done again.
+    events, checkpoints, the policy, videos, calibration.json, calibration_history.json and summary.json. Every part
+    that is there is not done again.
 
     Args:
         config: The settings.
         folder: The run folder. It must hold no run unless ``resume`` is set.
         resume: Go on from where the run stopped.
+        track: ``wandb`` or ``trackio``, which then gets the rows, the settings and the figures too.
         on_step: Called with each step's row of metrics.
         on_phase: Called with a few words on what begins.
 
@@ -155,6 +166,8 @@ def train_robot(
         ConfigurationError: If a setting cannot work.
     """
     torch.set_num_threads(1)  # small networks get slower with more
+    tracker_module = find_tracker(track)
+    config = config.located()
     _claim(config, folder, resume)
     on_phase("imitating demonstrations")
     policy = _imitated(config, folder / "imitation")
@@ -162,12 +175,18 @@ def train_robot(
     model = _progress_model(config, folder / "progress")
     trainer = RobotTrainer(config.finetune, policy, model)
     log = RobotLog(folder, films=config.videos > 0, fps=trainer.env.metadata["render_fps"])
+    tracker = Tracker(tracker_module, folder, config.to_dict())
+
+    def stepped(row: Row) -> None:
+        tracker.log(row)
+        on_step(row)
+
     try:
         before = _evaluated(config, policy, folder / "before.json", on_phase, "before")
         _restore(trainer, log, folder / "checkpoints")
         log.start(trainer.step)
         on_phase("fine-tuning")
-        _learn(config, trainer, log, folder, on_step)
+        _learn(config, trainer, log, folder, stepped)
         policy.save(folder / "policy")
         after = _evaluated(config, policy, folder / "after.json", on_phase, "after")
         on_phase("recording videos")
@@ -183,24 +202,30 @@ def train_robot(
         }
         log.write_calibration(trainer.env.calibration()["knots"])
         write_json(folder / "summary.json", summary)
+        tracker.finish(folder, summary)
         return summary
     finally:
+        tracker.finish()
         trainer.close()
 
 
 def _claim(config: RobotRunConfig, folder: Path, resume: bool) -> None:
     path = folder / "config.json"
     if path.exists() and not resume:
-        raise CheckpointError(
-            f"{folder} already holds a run; go on with it by --resume, or name another folder by --out"
-        )
+        raise held_already(folder)
     if path.exists():
-        saved = RobotRunConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        saved = RobotRunConfig.from_dict(json.loads(path.read_text(encoding="utf-8"))).located()
         steps = replace(saved, finetune=replace(saved.finetune, steps=config.finetune.steps))
         if steps != config:
             was, now = saved.to_dict(), config.to_dict()
             differing = ", ".join(f"{n} was {was[n]!r}, now {now[n]!r}" for n in was if was[n] != now[n])
             raise CheckpointError(f"{folder} was made with other settings: {differing}; only steps may change")
+        done = int(next(iter(checkpoints(folder / "checkpoints")), Path("step-0")).name.removeprefix("step-"))
+        if config.finetune.steps < done:
+            raise ConfigurationError(
+                f"{folder} has taken {done} steps, more than steps={config.finetune.steps}; resume it with at least "
+                f"{done}"
+            )
         if saved != config:
             for name in ("after.json", "summary.json"):
                 (folder / name).unlink(missing_ok=True)
