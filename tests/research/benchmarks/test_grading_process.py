@@ -1,6 +1,7 @@
 import dataclasses
 import multiprocessing
 import os
+import socket
 import threading
 
 import psutil
@@ -132,6 +133,30 @@ def test_secrets_of_the_environment_do_not_reach_the_benchmark(benchmarks, start
     monkeypatch.setenv("SOME_API_KEY", "secret")
     code = "import os\ndef grade(a, b):\n    return 'SOME_API_KEY' in os.environ\n"
     assert start(order_of(benchmarks, code)).grade("submission.csv", GOOD) == 0.0
+
+
+def test_a_grader_neither_writes_elsewhere_nor_reaches_the_network(benchmarks, start, tmp_path):
+    code = """
+        import pathlib, socket, tempfile
+
+
+        def grade(submission, answers):
+            tempfile.TemporaryFile().close()
+            refused = 0
+            for attempt in (
+                lambda: pathlib.Path("{target}").write_text("x"),
+                lambda: socket.create_connection(("127.0.0.1", {port}), timeout=5),
+            ):
+                try:
+                    attempt()
+                except PermissionError:
+                    refused += 1
+            return refused
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        filled = code.replace("{target}", str(tmp_path / "written")).replace("{port}", str(server.getsockname()[1]))
+        assert start(order_of(benchmarks, filled)).grade("submission.csv", GOOD) == 2.0
+    assert not (tmp_path / "written").exists()
 
 
 def test_a_process_ends_with_who_started_it(benchmarks):

@@ -324,6 +324,12 @@ def test_a_board_in_the_other_order_contradicts_the_metric(benchmarks):
     assert open_task(benchmarks, "toy-rmse", "?direction=lower").metric.greater_is_better is False
 
 
+def test_a_competition_whose_configuration_names_another_metric(benchmarks):
+    benchmarks.competition("ventilator-pressure-prediction", metric="dice-hausdorff-combo", board=[1, 2, 2, 3])
+    task = open_task(benchmarks, "ventilator-pressure-prediction")
+    assert (task.metric.name, task.metric.greater_is_better) == ("mean-absolute-error", False)
+
+
 # End to end
 
 

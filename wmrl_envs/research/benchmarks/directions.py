@@ -4,7 +4,7 @@ mle-bench itself compares the first score of the leaderboard with the last one, 
 shuffled and says nothing of a board with one row. Here the direction is that of the metric that ``config.yaml`` names
 (``grader.name``); the option ``?direction=higher`` or ``?direction=lower`` of a task's name goes before it. A metric
 that is not in this table needs the option. So does a board that is in order the other way round: one of the two is
-wrong then, as in ventilator-pressure-prediction, whose ``config.yaml`` names another competition's metric.
+wrong then. Two competitions whose ``config.yaml`` names another metric than ``grade.py`` computes are put right.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 from wmrl_envs.errors import TaskError
 from wmrl_envs.research.benchmarks.boards import order_of
 
-__all__ = ["METRIC_DIRECTIONS", "direction_of"]
+__all__ = ["METRIC_DIRECTIONS", "computed_metric", "direction_of"]
 
 _HIGHER = """
-    accuracy, auc, auc-roc, average-precision, balanced-accuracy, column-wise roc auc, column-wise-spearman,
-    dice-coefficient, dice-hausdorff-combo, f0.5-score, f1-score, global-dice, jaccard-similarity,
+    accuracy, auc, auc-roc, auroc-multi-label, average-precision, balanced-accuracy, column-wise roc auc,
+    column-wise-spearman, dice-coefficient, dice-hausdorff-combo, f0.5-score, f1-score, global-dice, jaccard-similarity,
     jigsaw-unintended-bias-in-toxicity-classification-score, kendall-tau, label-ranking-average-precision,
     macro-f1-score, map-at-5, map-at-iou>0.4, map@12, map@5, matthews-correlation-coefficient, mean-average-precision,
     mean-column-wise-roc-auc, mean-precision-intersection-over-union-at-different-thresholds, micro-f1-score,
@@ -28,9 +28,9 @@ _HIGHER = """
 """
 _LOWER = """
     average-haversine-distance, kl-divergence, levenhstein-distance, levenshtein-distance, log-loss,
-    log-mean-absolute-error, mae, mean-absolute-error, mean-angular-error, mean-column-wise-rmsle, mean-squared-error,
-    multi-class-log-loss, rmse, rmsle, root-mean-squared-error, top-1-classification-error,
-    weighted-multi-label-log-loss
+    log-mean-absolute-error, mae, mean-absolute-error, mean-angular-error, mean-column-wise-rmse,
+    mean-column-wise-rmsle, mean-squared-error, multi-class-log-loss, rmse, rmsle, root-mean-squared-error,
+    top-1-classification-error, weighted-multi-label-log-loss
 """
 
 METRIC_DIRECTIONS = {
@@ -40,14 +40,25 @@ METRIC_DIRECTIONS = {
 }
 """By name of a metric, in lower case and with hyphens: whether greater is better."""
 
+_MISNAMED = {
+    ("stanford-covid-vaccine", "multi-class-log-loss"): "mean-column-wise-rmse",
+    ("ventilator-pressure-prediction", "dice-hausdorff-combo"): "mean-absolute-error",
+}
+"""By competition and the metric that its configuration names: the metric that its grader computes."""
+
 _WORDS = {True: "higher", False: "lower"}
+
+
+def computed_metric(competition: str, named: str) -> str:
+    """Return the name of the metric that a competition's grader computes."""
+    return _MISNAMED.get((competition, named), named)
 
 
 def direction_of(metric: str, scores: Sequence[float], board: Path, stated: bool | None) -> bool:
     """Return whether greater is better.
 
     Args:
-        metric: ``grader.name``.
+        metric: ``grader.name``, put right by `computed_metric`.
         scores: The leaderboard, in the order of its file.
         board: The file, for messages.
         stated: The option of the task's name, which decides where it is given.

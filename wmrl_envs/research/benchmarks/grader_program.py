@@ -1,9 +1,12 @@
 """The program that grades: a benchmark's own code beside the private answers, apart from the trainer.
 
-It is run by path, knows nothing of this package, and lives as long as whoever started it. Its first argument is a JSON
-object: ``kind``, ``roots`` (folders put before sys.path), ``code`` (the file with the benchmark's code), ``function``
-(its name in the file, or ``module:function``), ``answers`` and ``sample`` (paths), ``higher_is_better`` (what the
-trainer believes). It answers each line of its input, one JSON string with the path of a submission, with one line:
+It is run by path and lives as long as whoever started it. Where the kernel can hold it to that, it may write to its own
+folder alone and has no network, since graders parse what strangers wrote.
+
+Its first argument is a JSON object: ``kind``, ``roots`` (folders put before sys.path), ``code`` (the file with the
+benchmark's code), ``function`` (its name in the file, or ``module:function``), ``answers`` and ``sample`` (paths),
+``higher_is_better`` (what the trainer believes). It answers each line of its input, one JSON string with the path of a
+submission, with one line:
 
 - ``{"ready": true}`` once, before the first;
 - ``{"score": number}``;
@@ -339,6 +342,7 @@ def main() -> None:
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_listen, args=(requests, lines), daemon=True).start()
     order = json.loads(sys.argv[1])
+    _confine(Path.cwd())
     sys.path[:0] = order["roots"]
     try:
         grader = KINDS[order["kind"]](order)
@@ -354,6 +358,16 @@ def main() -> None:
             reply({"invalid": str(error)})
         except Broken as error:
             reply({"broken": str(error)})
+
+
+def _confine(folder: Path) -> None:
+    """Take away writing elsewhere and the network, where this machine can."""
+    try:
+        confine = _module_at(Path(__file__).resolve().parents[1] / "sandbox" / "confine.py")
+        writable = [(str(folder), "workshop"), ("/dev/shm", "scratch"), (os.devnull, "device")]
+        confine.restrict_files([("/", "program"), *writable])
+    except (ImportError, OSError):
+        pass
 
 
 def _listen(requests: int, lines: queue.Queue[str]) -> None:

@@ -47,6 +47,7 @@ OUR_METRICS = {
     "rmsle": "rmsle",
     "roc-auc": "auc",
     "root-mean-squared-error": "rmse",
+    "mean-column-wise-rmse": "rmse",
 }
 """Our metric for each name of a benchmark's that means the same."""
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from wmrl_envs.errors import MissingExtraError, TaskError
 from wmrl_envs.research.benchmarks.boards import read_scores
-from wmrl_envs.research.benchmarks.directions import direction_of
+from wmrl_envs.research.benchmarks.directions import computed_metric, direction_of
 from wmrl_envs.research.benchmarks.place import Place, refuse_pointer, unknown_competition
 from wmrl_envs.research.benchmarks.process import GradingOrder
 from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer, sample_columns
@@ -64,8 +64,8 @@ def load_task(text: str) -> ResearchTask:
     files = _Files(place)
     config = _Config.read(files.find("config.yaml"))
     board = files.find("leaderboard.csv")
-    scores = read_scores(board)
-    greater = direction_of(config.metric, scores, board, place.greater_is_better)
+    scores, metric = read_scores(board), computed_metric(place.id, config.metric)
+    greater = direction_of(metric, scores, board, place.greater_is_better)
     answers, sample = place.folder / config.answers, place.folder / config.sample
     refuse_pointer(answers, "the answers")
     visible = sample.is_relative_to(prepared / "public") and sample.is_file()
@@ -73,7 +73,7 @@ def load_task(text: str) -> ResearchTask:
         id=place.id,
         title=config.title,
         kind="competition",
-        metric=external_metric(config.metric, greater),
+        metric=external_metric(metric, greater),
         description=_description(files, prepared / "public"),
         folder=prepared,
         limits=place.limits,

@@ -30,7 +30,7 @@ MOST_PROCESSES = 8
 """How many competitions have a process at once; the one that was asked the longest time ago makes room."""
 
 _PROGRAM = Path(__file__).with_name("grader_program.py")
-_PASSED_ON = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH", "TMPDIR")
+_PASSED_ON = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +157,7 @@ class GradingProcess:
         self._stamp = stamp
         self._folder = Path(tempfile.mkdtemp(prefix="wmrl-grading-"))
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment |= dict.fromkeys(("HOME", "TMPDIR"), str(self._folder))
         with (self._folder / "stderr").open("wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", str(_PROGRAM), json.dumps(dataclasses.asdict(self.order))],
