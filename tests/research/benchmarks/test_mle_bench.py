@@ -147,6 +147,29 @@ def test_a_reason_quotes_no_answer(benchmarks):
         assert answer not in result.feedback
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("expected cat but got zebra", "expected ... but got zebra"),
+        ("row 2 is secret.", "row 2 is ..."),
+        ("label=secret, 0.2500, 2.5e-1", "label=..., ..., ..."),
+        ("values ['cat dog']", "values [...]"),
+        ("['y', 'label'] missing, shape (1, 3)", "['y', 'label'] missing, shape (1, 3)"),
+    ],
+)
+def test_words_of_answers_are_left_out_of_reasons(benchmarks, message, shown):
+    code = f"""
+        from mlebench.grade_helpers import InvalidSubmissionError
+        def grade(a, b):
+            raise InvalidSubmissionError({message!r})
+    """
+    benchmarks.competition(code=code)
+    answers = benchmarks.data / "toy-rmse/prepared/private/answers.csv"
+    answers.write_text("id,y,label\n1,0.25,cat dog\n2,7,secret.\n")
+    feedback = grade(open_task(benchmarks, "toy-rmse"), "id,y\n1,zebra\n").feedback
+    assert feedback.endswith(f"grade.py rejected it: {shown}")
+
+
 def test_any_other_message_of_a_grader_is_kept_back(benchmarks):
     leaky = "def grade(submission, answers):\n    raise ValueError(answers.to_csv())\n"
     benchmarks.competition(code=leaky)

@@ -192,7 +192,7 @@ class Guard:
             raise Invalid(f"{name} rejected it: {self._clean(str(error), path)}") from None
 
     def _clean(self, message: str, path: Path) -> str:
-        secret = self._secret - set(_TOKEN.findall(path.read_text(encoding="utf-8", errors="replace")))
+        secret = self._secret - set(_words(path.read_text(encoding="utf-8", errors="replace")))
         groups = _GROUP.sub(lambda match: _without(match.group(), secret, 1, "[...]"), message)
         cleaned = _TOKEN.sub(lambda match: _without(match.group(), secret, 3, "..."), groups)
         cleaned = " ".join(cleaned.split())
@@ -201,8 +201,8 @@ class Guard:
 
 def _without(text: str, secret: set[str], shortest: int, instead: str) -> str:
     """Return the text, or something instead of it if it holds a secret word that is long enough to say anything."""
-    words = [word.strip(".!?") for word in _TOKEN.findall(text)]
-    return instead if any(len(word) >= shortest and word in secret for word in words) else text
+    found = _TOKEN.findall(text)
+    return instead if any(len(word) >= shortest and _plain(word) in secret for word in found) else text
 
 
 def _words(value: Any) -> list[str]:
@@ -210,10 +210,15 @@ def _words(value: Any) -> list[str]:
         return [word for part in value.values() for word in _words(part)]
     if isinstance(value, list):
         return [word for part in value for word in _words(part)]
-    text = str(value)
-    if isinstance(value, float) and value.is_integer():
-        text += f" {int(value)}"
-    return _TOKEN.findall(text)
+    return [_plain(word) for word in _TOKEN.findall(str(value))]
+
+
+def _plain(word: str) -> str:
+    """Return a word as it is compared: without the end of a sentence, numbers to six digits."""
+    try:
+        return f"{float(word):.6g}"
+    except ValueError:
+        return word.strip(".!?")
 
 
 def _rejection(error: BaseException) -> bool:
