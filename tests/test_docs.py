@@ -27,6 +27,7 @@ STAND_INS: dict[str, dict[str, str]] = {
         "max_completion_length=4096": "max_completion_length=48",
         "learning_rate=1e-6": "learning_rate=1e-6, use_cpu=True, bf16=False",
     },
+    "quick_start.md": {"--steps 40": "--steps 2", "--steps 45": "--steps 3", "128 * 10": "128 * 2"},
 }
 """Page -> what is too large for a test -> what stands in for it."""
 PUBLIC = (
