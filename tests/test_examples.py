@@ -98,7 +98,9 @@ def test_the_steps_to_a_task_of_ones_own(run, tmp_path):
             wmrl([*arguments, *SMALLER.get(name, "").split()])
         done.append(name)
     assert done[1:] == ["wmrl tasks leaderboard", "wmrl tasks check", "wmrl train", "wmrl report"]
-    assert (tmp_path / "runs" / "penguins" / "best_solution.py").is_file()
+    left = tmp_path / "runs" / "penguins"
+    assert "train.csv" in (left / "best_solution.py").read_text()
+    assert "penguins" in (left / "report.html").read_text()
 
 
 def test_a_task_of_another_table(run, tmp_path):
