@@ -53,7 +53,7 @@ def open_page(context: Callable[..., BrowserContext]) -> Callable[..., Page]:
         wrong: list[str] = []
         page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda problem: wrong.append(str(problem)))
-        page.on("requestfailed", lambda asked: wrong.append(f"failed: {asked.url[:200]}"))
+        page.on("requestfailed", lambda asked: wrong.append(f"{asked.failure}: {asked.url[:200]}"))
         address = path.as_uri() if isinstance(path, Path) else path
         allowed = ("data:", "blob:", address)
         page.on("request", lambda asked: None if asked.url.startswith(allowed) else wrong.append(asked.url[:200]))

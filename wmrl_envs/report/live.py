@@ -191,7 +191,6 @@ def _is_loopback(name: str) -> bool:
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    protocol_version = "HTTP/1.1"
     server_version, sys_version = "wmrl", ""
     timeout = 60
 

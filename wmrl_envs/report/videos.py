@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,7 @@ def _by_worth(run: Run) -> list[Video]:
 
 def _video(run: Run, path: Path, episode: Episode | None) -> Video:
     if episode is None:
-        return Video(run, path, short_text(f"after training: {path.stem}", 120), None)
+        return Video(run, path, short_text(f"after training: {re.sub('-([0-9]+)$', '', path.stem)}", 120), None)
     return Video(run, path, short_text(f"step {episode.step}: {episode.instruction or episode.task}", 160), episode)
 
 

@@ -147,7 +147,10 @@ async function ask() {
       const found = await answer.json();
       if (tag !== answer.headers.get("ETag")) update(found);
       tag = answer.headers.get("ETag");
-    } else if (answer.status !== 304) throw new Error(await answer.text());
+    } else {
+      await answer.text(); // a body left unread counts as a request that failed
+      if (answer.status !== 304) throw new Error(`status ${answer.status}`);
+    }
     tell(data.runs.some((run) => run.state === "going") ? "Live" : "Up to date", "on");
   } catch {
     tell("No answer: is wmrl watch still running?", "off");

@@ -109,7 +109,9 @@ class Browser {
     this.list.replaceChildren(...shown.map((episode) => this.#row(episode)));
     this.list.scrollTop = top;
     if (focused !== null) this.#buttons().find((button) => button.dataset.key === focused)?.focus({ preventScroll: true });
-    const chosen = found.find((episode) => episode.key === this.chosen) || found.find((episode) => episode.turns.some((turn) => turn.predicted && turn.real)) || found[0];
+    // At first one that tells much: with both outcomes, or with a video.
+    const telling = (episode) => episode.turns.some((turn) => turn.predicted && turn.real) || this.data.videos[episode.video];
+    const chosen = found.find((episode) => episode.key === this.chosen) || found.find(telling) || found[0];
     this.#choose(chosen, false);
   }
 
@@ -127,7 +129,7 @@ class Browser {
           "span", { class: "what" },
           outcome ? badge(outcome.status) : null,
           episode.anchor ? element("span", { class: "tag anchor" }, "anchor") : null,
-          element("span", { class: "reward" }, digits(reward, 2)),
+          element("span", { class: "reward" }, fixed(reward, 2)),
         ),
       ),
     );
@@ -177,7 +179,7 @@ class Browser {
     const number = episode.episode === null ? "" : ` · episode ${episode.episode}`;
     const rewards = Object.entries(REWARD_WORDS)
       .filter(([name]) => episode.rewards[name] !== undefined)
-      .map(([name, label]) => element("div", { class: `reward-${name}` }, element("dt", {}, label), element("dd", {}, digits(episode.rewards[name]))));
+      .map(([name, label]) => element("div", { class: `reward-${name}` }, element("dt", {}, label), element("dd", {}, fixed(episode.rewards[name]))));
     return [
       element("h3", {}, `${episode.task} · step ${episode.step}`),
       element("p", { class: "words" }, `${episode.anchor ? "Executed for real (anchor)" : "Predicted alone"}${number}${several}`),
@@ -209,10 +211,10 @@ class Browser {
 
   #outcome(label, found, heading) {
     const numbers = [
-      ["reward", digits(found.reward)], ["spread", found.spread === undefined ? null : `± ${digits(found.spread)}`],
+      ["reward", fixed(found.reward)], ["spread", found.spread === undefined ? null : `± ${fixed(found.spread)}`],
       ["score", found.score === undefined ? null : digits(found.score, 4)],
-      ["position", found.position === undefined ? null : digits(found.position)],
-      ["seconds", found.seconds === undefined ? null : digits(found.seconds, 2)],
+      ["position", found.position === undefined ? null : fixed(found.position)],
+      ["seconds", found.seconds === undefined ? null : fixed(found.seconds, 2)],
       ["error", found.error_type ? `${found.error_type}${found.error_line === undefined ? "" : `, line ${found.error_line}`}` : null],
     ].filter(([, value]) => value !== null);
     return element(

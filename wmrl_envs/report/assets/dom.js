@@ -29,6 +29,8 @@ function digits(value, places = 3) {
   return Number.isInteger(value) ? value.toLocaleString("en") : value.toFixed(places);
 }
 
+const fixed = (value, places = 3) => (value === null || value === undefined ? "?" : value.toFixed(places));
+
 const words = (status) => status.replaceAll("_", " ");
 
 // A part of the page: a landmark with its heading.
