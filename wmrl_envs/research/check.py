@@ -10,7 +10,7 @@ from wmrl_envs.research.check_command import check_command
 from wmrl_envs.research.command import CommandScorer
 from wmrl_envs.research.leaderboard import HALVES, Leaderboard
 from wmrl_envs.research.manifest import fields_of
-from wmrl_envs.research.scoring import InvalidSubmission
+from wmrl_envs.research.scoring import InvalidSubmission, Runner
 from wmrl_envs.research.submission import AnswersScorer, score_submission
 from wmrl_envs.research.table import TableError, read_table, shown
 from wmrl_envs.research.task import ResearchTask
@@ -21,13 +21,17 @@ MIN_BOARD = 10
 """Fewest scores of a board on which a position still tells solutions apart."""
 
 
-def check_task(path: Path | str) -> list[str]:
+def check_task(path: Path | str, sandbox: Runner | None = None) -> list[str]:
     """Return what is wrong with a task folder, one sentence each; an empty list if nothing is.
 
     A folder that cannot be loaded, or whose answers cannot be scored, gives the one problem that stops it. Otherwise
     every problem is listed: ids that differ between files, a sample submission that is not valid, answers that can be
     read from the public folder, boards that tell nothing apart, a missing licence, fields that nothing reads. Where a
     command grades, it is tried on what the example solution leaves; both run in the sandbox.
+
+    Args:
+        path: The folder.
+        sandbox: Runs them; None means a ``ProcessSandbox`` of its own.
 
     Raises:
         SandboxError: If a command grades, and programs cannot be run here.
@@ -43,7 +47,7 @@ def check_task(path: Path | str) -> list[str]:
     if isinstance(task.scorer, AnswersScorer):
         problems += _check_public(task)
     if isinstance(task.scorer, CommandScorer):
-        problems += check_command(task, task.scorer)
+        problems += check_command(task, task.scorer, sandbox)
     if task.label_column is not None and task.label_column not in {column.name for column in inventory.columns}:
         problems.append(f"public/train.csv lacks the label column {task.label_column!r}")
     return problems + (_check_boards(task.leaderboard) if isinstance(task.leaderboard, Leaderboard) else [])

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from wmrl_envs.errors import TaskError
 from wmrl_envs.research.design_space import DesignSpace
-from wmrl_envs.research.scoring import InvalidSubmission, Left
+from wmrl_envs.research.scoring import InvalidSubmission, Left, Runner
 from wmrl_envs.research.verdict import read_verdict
 
 if TYPE_CHECKING:
     from wmrl_envs.research.command import CommandScorer
     from wmrl_envs.research.execution import RunResult
-    from wmrl_envs.research.sandbox.process import ProcessSandbox
     from wmrl_envs.research.task import ResearchTask
 
 __all__ = ["check_command"]
@@ -20,10 +19,15 @@ __all__ = ["check_command"]
 _MOST_SHOWN = 1500
 
 
-def check_command(task: ResearchTask, scorer: CommandScorer) -> list[str]:
+def check_command(task: ResearchTask, scorer: CommandScorer, sandbox: Runner | None = None) -> list[str]:
     """Return what is wrong with a task that a command grades, one sentence each.
 
     The example solution is executed and graded; an empty file in place of what it leaves must not do as well.
+
+    Args:
+        task: The task.
+        scorer: Its scorer.
+        sandbox: Runs the programs; None means a ``ProcessSandbox`` of its own.
 
     Raises:
         SandboxError: If programs cannot be run.
@@ -39,11 +43,13 @@ def check_command(task: ResearchTask, scorer: CommandScorer) -> list[str]:
     if not (task.folder / scorer.example).is_file():
         why = "a valid solution, which this check executes and has graded"
         return [*problems, f'there is no {scorer.example} ({why}); task.json can name another one as "example"']
-    with ProcessSandbox(workers=1) as sandbox:
+    if sandbox is not None:
         return problems + _tried(task, scorer, sandbox)
+    with ProcessSandbox(workers=1) as own:
+        return problems + _tried(task, scorer, own)
 
 
-def _tried(task: ResearchTask, scorer: CommandScorer, sandbox: ProcessSandbox) -> list[str]:
+def _tried(task: ResearchTask, scorer: CommandScorer, sandbox: Runner) -> list[str]:
     code = (task.folder / scorer.example).read_text(encoding="utf-8", errors="replace")
     most = scorer.most_bytes(task)
     ran = sandbox.run(code, task.public, task.limits, collect=scorer.files, most_bytes=most)
