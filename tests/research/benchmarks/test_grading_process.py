@@ -159,6 +159,23 @@ def test_a_grader_neither_writes_elsewhere_nor_reaches_the_network(benchmarks, s
     assert not (tmp_path / "written").exists()
 
 
+def test_a_grader_may_use_several_processes(benchmarks, start):
+    code = """
+        import multiprocessing
+
+
+        def double(value):
+            return 2 * value
+
+
+        def grade(submission, answers):
+            with multiprocessing.Pool(2) as pool:
+                return sum(pool.imap(double, submission["y"].tolist()))
+    """
+    grader = start(order_of(benchmarks, code))
+    assert [grader.grade("submission.csv", GOOD) for _ in range(2)] == [120.0, 120.0]
+
+
 def test_a_process_ends_with_who_started_it(benchmarks):
     order = order_of(benchmarks, "import time\ndef grade(a, b):\n    time.sleep(600)\n")
     context = multiprocessing.get_context("fork")

@@ -276,6 +276,8 @@ def test_unknown_competitions_are_told_what_there_is(benchmarks):
     benchmarks.competition()
     with pytest.raises(UnknownTaskError, match="it holds toy-rmse.*Did you mean 'toy-rmse'"):
         open_task(benchmarks, "toy-rmsee")
+    with pytest.raises(UnknownTaskError, match="a folder of mle-bench competitions, not one of them.*toy-rmse"):
+        load_task(f"mle-bench:{benchmarks.data}")
     for name in ("", "?direction=lower", "a\0b"):
         with pytest.raises(UnknownTaskError):
             load_task(f"mle-bench:{name}")

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wmrl_envs.errors import TaskError
-from wmrl_envs.research.benchmarks.place import Place, refuse_pointer, unknown_competition
+from wmrl_envs.research.benchmarks.place import Place, read_description, refuse_pointer, unknown_competition
 from wmrl_envs.research.benchmarks.process import GradingOrder
 from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer, sample_columns
 from wmrl_envs.research.leaderboard import ScoreScale
@@ -86,7 +86,7 @@ def load_task(text: str) -> ResearchTask:
     root, data = _data(place.folder)
     public = data / "data_resplit" / place.id
     if not public.is_dir():
-        raise unknown_competition("DSBench", place, competitions(place.folder), f"data/data_resplit/{place.id}/")
+        raise unknown_competition("DSBench", place, competitions, f"data/data_resplit/{place.id}/")
     baseline, best = (_result(root, which, place.id) for which in ("baseline", "GT"))
     try:
         scale = ScoreScale(baseline, best)
@@ -106,7 +106,7 @@ def load_task(text: str) -> ResearchTask:
         title=place.id.replace("-", " "),
         kind="competition",
         metric=external_metric(f"{place.id}'s own metric", greater),
-        description=_description(data / "task" / f"{place.id}.txt"),
+        description=read_description(data / "task" / f"{place.id}.txt"),
         folder=public,
         limits=place.limits,
         leaderboard=scale,
@@ -140,10 +140,3 @@ def _result(root: Path, which: str, name: str) -> float:
         return float(text.strip())
     except ValueError:
         raise TaskError(f"{path} must hold one number, got {text.strip()[:50]!r}") from None
-
-
-def _description(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TaskError(f"cannot read the description {path}: {error}") from error

@@ -19,7 +19,6 @@ description may also stand in the public folder, where mle-bench copies it.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,14 +27,20 @@ from typing import Any
 from wmrl_envs.errors import MissingExtraError, TaskError
 from wmrl_envs.research.benchmarks.boards import read_scores
 from wmrl_envs.research.benchmarks.directions import computed_metric, direction_of
-from wmrl_envs.research.benchmarks.place import Place, refuse_pointer, unknown_competition
+from wmrl_envs.research.benchmarks.place import (
+    Place,
+    package_folder,
+    read_description,
+    refuse_pointer,
+    unknown_competition,
+)
 from wmrl_envs.research.benchmarks.process import GradingOrder
 from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer, sample_columns
 from wmrl_envs.research.leaderboard import Leaderboard
 from wmrl_envs.research.metrics import external_metric
 from wmrl_envs.research.task import ResearchTask
 
-__all__ = ["INSTALL", "competitions", "is_benchmark", "load_task", "package_folder"]
+__all__ = ["INSTALL", "competitions", "is_benchmark", "load_task"]
 
 INSTALL = "pip install git+https://github.com/openai/mle-bench"
 
@@ -60,7 +65,7 @@ def load_task(text: str) -> ResearchTask:
     place = Place.parse(text)
     prepared = place.folder / place.id / "prepared"
     if not (prepared / "public").is_dir():
-        raise unknown_competition("mle-bench", place, competitions(place.folder), f"{place.id}/prepared/public/")
+        raise unknown_competition("mle-bench", place, competitions, f"{place.id}/prepared/public/")
     files = _Files(place)
     config = _Config.read(files.find("config.yaml"))
     board = files.find("leaderboard.csv")
@@ -89,21 +94,11 @@ def load_task(text: str) -> ResearchTask:
     )
 
 
-def package_folder() -> Path | None:
-    """Return the folder of the installed package ``mlebench``, without importing it; None where there is none."""
-    try:
-        spec = importlib.util.find_spec("mlebench")
-    except (ImportError, ValueError):
-        return None
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return Path(places[0]) if places else None
-
-
 class _Files:
     """Finds the files of one competition."""
 
     def __init__(self, place: Place) -> None:
-        self.package = package_folder()
+        self.package = package_folder("mlebench")
         roots = [place.folder, place.folder.parent, *([self.package] if self.package is not None else [])]
         self.folders = [root / "competitions" / place.id for root in roots]
 
@@ -191,8 +186,5 @@ def _description(files: _Files, public: Path) -> str:
     beside = [folder / "description.md" for folder in files.folders]
     for path in (*beside, public / "description.md"):
         if path.is_file():
-            try:
-                return path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise TaskError(f"cannot read {path}: {error}") from error
+            return read_description(path)
     raise TaskError(f"description.md is in none of {', '.join(str(path.parent) for path in (*beside, public / '_'))}")

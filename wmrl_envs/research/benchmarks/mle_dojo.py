@@ -17,12 +17,17 @@ A score's place on a board of N is the first whose score it reaches or beats, N 
 from __future__ import annotations
 
 import ast
-import importlib.util
 from pathlib import Path
 
 from wmrl_envs.errors import TaskError
 from wmrl_envs.research.benchmarks.boards import MeanOfBoards, read_scores
-from wmrl_envs.research.benchmarks.place import Place, refuse_pointer, unknown_competition
+from wmrl_envs.research.benchmarks.place import (
+    Place,
+    package_folder,
+    read_description,
+    refuse_pointer,
+    unknown_competition,
+)
 from wmrl_envs.research.benchmarks.process import GradingOrder
 from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer, sample_columns
 from wmrl_envs.research.leaderboard import Leaderboard
@@ -55,8 +60,8 @@ def load_task(text: str) -> ResearchTask:
     place = Place.parse(text)
     data = place.folder / place.id / "data"
     if not (data / "public").is_dir():
-        raise unknown_competition("MLE-Dojo", place, competitions(place.folder), f"{place.id}/data/public/")
-    package = _package_folder()
+        raise unknown_competition("MLE-Dojo", place, competitions, f"{place.id}/data/public/")
+    package = package_folder("mledojo")
     code = _metric_file(place, package)
     name, stated = _metric_class(code)
     greater = stated if place.greater_is_better is None else place.greater_is_better
@@ -72,7 +77,7 @@ def load_task(text: str) -> ResearchTask:
         title=place.id.replace("-", " "),
         kind="competition",
         metric=external_metric(name, greater),
-        description=_description(data / "public" / "description.txt"),
+        description=read_description(data / "public" / "description.txt"),
         folder=data,
         limits=place.limits,
         leaderboard=MeanOfBoards(_boards(data / "private", greater)),
@@ -92,15 +97,6 @@ def load_task(text: str) -> ResearchTask:
         ),
         source=f"MLE-Dojo, {place.id}",
     )
-
-
-def _package_folder() -> Path | None:
-    try:
-        spec = importlib.util.find_spec("mledojo")
-    except (ImportError, ValueError):
-        return None
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return Path(places[0]) if places else None
 
 
 def _metric_file(place: Place, package: Path | None) -> Path:
@@ -155,10 +151,3 @@ def _boards(private: Path, greater: bool) -> list[Leaderboard]:
         raise TaskError(f"{private} holds no leaderboard, neither {BOARDS[0]} nor {BOARDS[1]}")
     scores = [read_scores(path) for path in found]
     return [Leaderboard(board, board, greater) for board in scores]
-
-
-def _description(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TaskError(f"cannot read the description {path}: {error}") from error

@@ -6,6 +6,8 @@ Options are ``direction`` (``higher`` or ``lower`` is better) and the names of `
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -14,7 +16,15 @@ from wmrl_envs.errors import ConfigurationError, TaskError, UnknownTaskError, di
 from wmrl_envs.research.limits import Limits
 from wmrl_envs.research.table import shown
 
-__all__ = ["DIRECTIONS", "LFS_START", "Place", "refuse_pointer", "unknown_competition"]
+__all__ = [
+    "DIRECTIONS",
+    "LFS_START",
+    "Place",
+    "package_folder",
+    "read_description",
+    "refuse_pointer",
+    "unknown_competition",
+]
 
 DIRECTIONS = {"higher": True, "lower": False}
 """Values of the option ``direction``, and whether greater is better."""
@@ -71,8 +81,24 @@ def _limits(options: dict[str, str]) -> Limits:
     return Limits().override(changes)
 
 
-def unknown_competition(benchmark: str, place: Place, there: list[str], expected: str) -> UnknownTaskError:
-    """Return the error for a competition that is not in a benchmark's folder, with the ones that are."""
+def unknown_competition(
+    benchmark: str, place: Place, competitions: Callable[[Path], list[str]], expected: str
+) -> UnknownTaskError:
+    """Return the error for a competition that is not in a benchmark's folder, with the ones that are.
+
+    Args:
+        benchmark: Its name.
+        place: What was asked for.
+        competitions: Lists the ids in a folder.
+        expected: What DIR would hold if the competition were there.
+    """
+    inside = competitions(place.folder / place.id)
+    if inside:
+        return UnknownTaskError(
+            f"{place.folder / place.id} is a folder of {benchmark} competitions, not one of them; name one, such as "
+            f"{place.folder / place.id / inside[0]}"
+        )
+    there = competitions(place.folder)
     shown_ids = ", ".join(there[:10]) + (f" and {len(there) - 10} more" if len(there) > 10 else "")
     found = f"it holds {shown_ids}" if there else "it holds none"
     return UnknownTaskError(
@@ -94,3 +120,25 @@ def refuse_pointer(path: Path, what: str) -> None:
         raise TaskError(f"cannot read {what} {path}: {error.strerror or error}") from error
     if start == LFS_START.encode():
         raise TaskError(f"{path} is a Git-LFS pointer, not {what} itself; fetch it with `git lfs pull`")
+
+
+def read_description(path: Path) -> str:
+    """Return the text of a description.
+
+    Raises:
+        TaskError: If it cannot be read; it names the file.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TaskError(f"cannot read the description {path}: {error}") from error
+
+
+def package_folder(name: str) -> Path | None:
+    """Return the folder of an installed package, without importing it; None where there is none."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return Path(places[0]) if places else None
