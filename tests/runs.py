@@ -44,9 +44,10 @@ def arguments(**changes: object) -> list[str]:
     return [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 
 
-def start_wmrl(*args: str, folder: Path) -> subprocess.Popen[str]:
-    """Start the command as a process of its own."""
+def start_wmrl(*args: str, folder: Path, **variables: object) -> subprocess.Popen[str]:
+    """Start the command as a process of its own, with some environment variables."""
     environment = os.environ | {
+        **{name: str(value) for name, value in variables.items()},
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
         "COLUMNS": "200",
@@ -63,9 +64,9 @@ def start_wmrl(*args: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def wmrl(*args: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def wmrl(*args: str, folder: Path, **variables: object) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    process = start_wmrl(*args, folder=folder)
+    process = start_wmrl(*args, folder=folder, **variables)
     out, err = process.communicate(timeout=240)
     return subprocess.CompletedProcess(args, process.returncode, out, err)
 

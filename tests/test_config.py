@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,3 +53,16 @@ def test_anchors_only_generates_no_more_than_the_anchors() -> None:
     assert TrainConfig(reward="anchors-only", anchor_fraction=0.0).num_envs == 8
     assert TrainConfig(reward="real").num_envs == 16 * 8
     assert TrainConfig(turns=3).steps_per_update == 16 * 8 * 3
+
+
+def test_folders_are_made_absolute_and_names_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("titanic", "mine", "bench/spooky", "model"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    config = TrainConfig(task="titanic, ./mine,mle-bench:bench/spooky,nowhere", world_model="transformers:model")
+    found = config.located()
+    assert found.tasks == ("titanic", f"{tmp_path}/mine", f"mle-bench:{tmp_path}/bench/spooky", "nowhere")
+    assert found.world_model == f"transformers:{tmp_path}/model"
+    assert found.located() == found
+    for name in ("learned", "openai:http://localhost:8000/v1#model", "model:Class", "replay"):
+        assert TrainConfig(world_model=name).located().world_model == name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from runs import arguments, metrics, small_config, start_wmrl, steps_done, stop_
 from wmrl_envs.checkpoint import checkpoints
 from wmrl_envs.cli import app
 from wmrl_envs.errors import CheckpointError
+from wmrl_envs.research.task import TASKS_DIR
 from wmrl_envs.train import train
 
 
@@ -131,6 +133,44 @@ def test_finished_run_is_evaluated_again_without_training(tmp_path: Path) -> Non
     assert again["after"] == first["after"]
     assert again["ledger"]["executions"] == first["ledger"]["executions"]
     assert steps_done(run) == 2
+
+
+def test_fewer_steps_than_taken_are_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(small_config(steps=3, evaluation_rollouts=0), run)
+    before = (run / "config.json").read_text()
+    refused = command("train", "--resume", str(run), "--steps", "2")
+    assert refused.exit_code == 1
+    assert "has taken 3 steps, more than steps=2; resume it with at least 3" in " ".join(refused.stderr.split())
+    assert (run / "config.json").read_text() == before
+
+
+def test_a_run_on_a_relative_path_is_resumed_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(TASKS_DIR / "titanic", tmp_path / "here" / "ship")
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    settings = {"steps": 1, "sandbox": "process", "warmup_source": "execution", "warmup": 8, "groups": 1}
+    made = command("train", *arguments(**settings, task="./ship", evaluation_rollouts=0), "--out", "run")
+    assert made.exit_code == 0, made.output
+    monkeypatch.chdir(tmp_path / "there")
+    resumed = command("train", "--resume", "../here/run", "--steps", "2")
+    assert resumed.exit_code == 0, resumed.output
+    assert steps_done(tmp_path / "here" / "run") == 2
+
+
+def test_a_folder_whose_run_never_came_to_a_checkpoint_says_how_to_go_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+
+    def fail(words: str) -> None:
+        if words == "training":
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        train(small_config(steps=1, evaluation_rollouts=0), run, on_phase=fail)
+    with pytest.raises(CheckpointError, match=r"before its first checkpoint: begin it again by --resume, or for other"):
+        train(small_config(steps=1), run)
+    train(small_config(steps=1, evaluation_rollouts=0), run, resume=True)
+    assert steps_done(run) == 1
 
 
 def test_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:

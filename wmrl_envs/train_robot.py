@@ -97,10 +97,12 @@ class RobotRunConfig:
 
     def located(self) -> RobotRunConfig:
         """Return the configuration with the folders that it names absolute, so that it means the same anywhere."""
-        folders = {name: located(getattr(self, name)) for name in ("demonstrations", "policy")}
-        if self.demonstrations.isdigit():
-            folders.pop("demonstrations")
-        return replace(self, **folders, progress_model=located(self.progress_model, ("video", "robometer")))
+        return replace(
+            self,
+            demonstrations=self.demonstrations if self.demonstrations.isdigit() else located(self.demonstrations),
+            policy=located(self.policy),
+            progress_model=located(self.progress_model, ("video", "robometer")),
+        )
 
     @property
     def scene(self) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class TrajectoryRecorder(BaseCallback):
         self._turns: list[GradedTurn | None] = []
         self._begun: list[int] = []
         self._ended: list[_Ended] = []
+        self._group_size = 1
         self._described: list[dict[str, Any]] = []
 
     def take(self) -> list[dict[str, Any]]:
