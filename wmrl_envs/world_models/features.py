@@ -49,7 +49,8 @@ class DataNames:
         """Read the names out of a task's data inventory."""
         return cls(
             columns=frozenset(
-                {column.name for column in task.inventory.columns} | {task.id_column, *task.target_columns}
+                {column.name for column in task.inventory.columns}
+                | {name for name in (task.id_column, *task.target_columns) if name}
             ),
             identifier=task.id_column,
             targets=frozenset(task.target_columns),

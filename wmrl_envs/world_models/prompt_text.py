@@ -8,12 +8,16 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from wmrl_envs.research.submission import AnswersScorer
+
 if TYPE_CHECKING:
+    from wmrl_envs.research.inventory import DataInventory
     from wmrl_envs.research.task import ResearchTask
 
 __all__ = ["fenced", "neutral", "numbered", "tail", "task_fields"]
 
 _LIBRARIES = ("numpy", "pandas", "scikit-learn")
+_MAX_ABOUT = 400
 _MAX_LINE = 1_000
 _MAX_LINES = 1_000
 _MAX_SHOWN = 40_000
@@ -92,11 +96,12 @@ def tail(text: str, limit: int) -> str:
 
 def task_fields(task: ResearchTask) -> dict[str, str]:
     """Return what the templates may say about a task, by field."""
-    inventory, limits = task.inventory, task.limits
+    inventory, limits, scorer = task.inventory, task.limits, task.scorer
+    description = task.description.strip().removeprefix(f"# {task.title}").strip()
     processes = f"{limits.processes} other processes" if limits.processes else "no other processes"
     return {
         "title": task.title,
-        "description": task.description.strip().removeprefix(f"# {task.title}").strip(),
+        "description": description,
         "inventory": inventory.describe(),
         "files": ", ".join(name for name, _ in inventory.files),
         "schema": inventory.brief(),
@@ -111,6 +116,41 @@ def task_fields(task: ResearchTask) -> dict[str, str]:
         "limits": f"{limits.seconds:g} CPU seconds, {limits.memory_mb} MB of memory, {limits.disk_mb} MB of disk, "
         f"{processes}, no network",
         "runtime": _runtime(),
+        "submission": scorer.files[0],
+        "data": _data(inventory, description),
+        **(_by_answers(task) if isinstance(scorer, AnswersScorer) else _by_scorer(task)),
+    }
+
+
+def _data(inventory: DataInventory, description: str) -> str:
+    """Return the data in a line or two; where there are no columns, the description's first paragraph says more."""
+    files = f"Files in ./input: {', '.join(name for name, _ in inventory.files)}."
+    if inventory.columns:
+        rows = f"train.csv has {inventory.train_rows} rows, test.csv {inventory.test_rows}."
+        return f"{files} {rows}\nColumns of train.csv: {inventory.brief()}."
+    return "\n".join([description.split("\n\n")[0][:_MAX_ABOUT], files])
+
+
+def _by_answers(task: ResearchTask) -> dict[str, str]:
+    """Return what a solution must write where our own answers score it."""
+    columns = ", ".join((task.id_column, *task.target_columns))
+    direction = "higher" if task.metric.greater_is_better else "lower"
+    return {
+        "must_write": (
+            f"it must write ./submission.csv with the columns of input/sample_submission.csv ({columns}), exactly one "
+            f"row for each id of input/test.csv, and nothing else. It is scored by {task.metric.name} on hidden "
+            f"answers; {direction} is better."
+        ),
+        "must_write_briefly": f"It must write ./submission.csv with the columns {columns}.",
+        "flaw": "has wrong ids, columns or values",
+    }
+
+
+def _by_scorer(task: ResearchTask) -> dict[str, str]:
+    return {
+        "must_write": task.scorer.instructions(task),
+        "must_write_briefly": f"It must write ./{task.scorer.files[0]}.",
+        "flaw": "is not what the task asks for",
     }
 
 

@@ -50,6 +50,7 @@ BUILTIN_TEMPLATES = ("default", "compact")
 _TASK_FIELDS = (
     *("title", "description", "inventory", "files", "schema", "metric", "direction", "columns"),
     *("train_rows", "test_rows", "seconds", "memory_mb", "disk_mb", "limits", "runtime"),
+    *("submission", "must_write", "must_write_briefly", "flaw", "data"),
 )
 _ANSWER_FIELDS = ("verdicts", "statuses", *BUCKET_POSITIONS)
 _OWN_FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -63,7 +64,7 @@ _OWN_FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """Template files, and the fields that each has besides those of the task."""
 _NEEDED: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "task.md": (("inventory", "schema", "description"),),
+    "task.md": (("inventory", "schema", "description", "data"),),
     "example.md": (("code", "plain_code"), ("outcome",)),
     "solution.md": (("code", "plain_code"),),
     "feedback.md": (("verdict",),),
@@ -80,15 +81,15 @@ _MEANINGS = {
     "timeout": "timeout, it reaches the time limit",
     "memory": "memory, it reaches the memory limit",
     "disk": "disk, it reaches the disk limit",
-    "nothing": "nothing, it ends well but writes no submission.csv",
-    "invalid": "invalid, submission.csv has wrong ids, columns or values",
+    "nothing": "nothing, it ends well but writes no $submission",
+    "invalid": "invalid, $submission $flaw",
 }
 _REASONS = {
     Status.TIMEOUT: "It does not end within the time limit.",
     Status.MEMORY: "It needs more memory than the limit.",
     Status.DISK: "It writes more than the disk limit.",
-    Status.NO_SUBMISSION: "It ends without an exception and never writes submission.csv.",
-    Status.INVALID_SUBMISSION: "It writes a submission.csv that does not answer the task.",
+    Status.NO_SUBMISSION: "It ends without an exception and never writes its submission.",
+    Status.INVALID_SUBMISSION: "It writes a submission that does not answer the task.",
 }
 _MAX_CACHED = 256
 _MAX_FEEDBACK = 400
@@ -185,7 +186,7 @@ class PromptTemplates:
             shown = shown or neutral(self.answer(outcome, "json" if answer == "json" else "word"))
             parts.append(self._fill("example.md", fields, **_listings(code), outcome=shown))
         parts.append(self._fill("solution.md", fields, **_listings(submission.code or "")))
-        meaning = _MEANINGS.get(verdict or "", f"valid, it ranks {verdict}")
+        meaning = Template(_MEANINGS.get(verdict or "", f"valid, it ranks {verdict}")).substitute(fields)
         parts.append(self._fill(_ASKED[answer], fields, verdict=meaning, **_ANSWERS))
         user: Message = {"role": "user", "content": "\n\n".join(part for part in parts if part)}
         return [*({"role": "system", "content": text} for text in opening[:-1] if text), user]  # type: ignore[list-item]
