@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,8 @@ class Limits:
     """Of each curve."""
     episodes: int = 1500
     """Of all runs together."""
+    text: int = 5_000_000
+    """Characters of all programs, replies and feedback together."""
     video_bytes: int = 7_000_000
     """Of all videos together, before they become text, which takes a third more."""
     videos: int = 80
@@ -53,7 +55,7 @@ def contents(
     videos, videos_left = choose_videos(runs, most_bytes=limits.video_bytes, most=limits.videos)
     order = {id(run): place for place, run in enumerate(runs)}
     browser = _Browser(order, videos)
-    chosen = _episodes(runs, limits.episodes)
+    chosen = _episodes(runs, limits)
     for run, episode in chosen:
         browser.add(run, episode)
     kinds = [kind for kind in _TITLES if any(run.kind == kind for run in runs)]
@@ -97,8 +99,25 @@ def _progress(episode: Episode) -> dict[str, Any]:
     return found | ({"real": episode.rewards["real_reward"]} if "real_reward" in episode.rewards else {})
 
 
-def _episodes(runs: Sequence[Run], most: int) -> list[tuple[Run, Episode]]:
-    """Return episodes of all runs: an equal share of each, and what one leaves of its share goes to the others."""
+def _episodes(runs: Sequence[Run], limits: Limits) -> list[tuple[Run, Episode]]:
+    """Return episodes of all runs, as many as their number and their texts allow."""
+    most = limits.episodes
+    while True:
+        chosen = _shared_out(runs, most)
+        size = sum(map(len, {text for _, episode in chosen for text in _texts(episode)}))
+        if size <= limits.text:
+            return chosen
+        most = min(len(chosen) - 1, len(chosen) * limits.text // size)
+
+
+def _texts(episode: Episode) -> Iterator[str]:
+    for turn in episode.turns:
+        outcomes = [outcome.get("feedback") for outcome in (turn.predicted, turn.real) if outcome is not None]
+        yield from (text for text in (turn.code, turn.reply, *outcomes) if text)
+
+
+def _shared_out(runs: Sequence[Run], most: int) -> list[tuple[Run, Episode]]:
+    """Return an equal share of each run; what one leaves of its share goes to the others."""
     chosen: list[tuple[Run, Episode]] = []
     waiting = sorted(runs, key=lambda run: len(run.episodes))
     for place, run in enumerate(waiting):
@@ -120,7 +139,7 @@ class _Browser:
 
     def __init__(self, order: dict[int, int], videos: Sequence[Video]) -> None:
         self.episodes: list[dict[str, Any]] = []
-        self.codes: list[list[str]] = []
+        self.codes: list[tuple[str, ...]] = []
         self.texts: list[str] = []
         self._places: dict[tuple[str, str], int] = {}
         self._order = order

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from wmrl_envs.errors import MissingExtraError
 
 try:
@@ -28,8 +30,9 @@ _CLASSES: tuple[tuple[_TokenType, str], ...] = (
 )
 
 
-def coloured_pieces(code: str) -> list[str]:
-    """Return ``[class, text, class, text, ...]`` whose texts put together are the code.
+@lru_cache(maxsize=4096)  # a page that is made anew, smaller or of a run that went on, holds the same programs
+def coloured_pieces(code: str) -> tuple[str, ...]:
+    """Return ``(class, text, class, text, ...)`` whose texts put together are the code.
 
     Args:
         code: Python, or anything else, which comes back with few colours.
@@ -45,4 +48,4 @@ def coloured_pieces(code: str) -> list[str]:
             pieces[-1] += text
         else:
             pieces += [name, text]
-    return pieces
+    return tuple(pieces)

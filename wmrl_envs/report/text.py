@@ -15,7 +15,7 @@ _ANSI = re.compile(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # colours, cursor
     r"|\x9b[0-?]{0,64}[ -/]{0,8}[@-~]"
     r"|\x1b\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)"  # titles and links, only where they end: the rest is no text to lose
-    r"|\x1b[@-Z\\-_]"
+    r"|\x1b[@-OQ-WYZ\\]"
 )
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
