@@ -190,11 +190,9 @@ def _words(groups: Sequence[Group], kind: str) -> str:
     what = "success on fresh initial states" if kind == "robot" else "reported score"
     several = " Bands: one standard deviation over seeds." if any(len(group.runs) > 1 for group in groups) else ""
     unseen = "" if kind == "robot" else " on answers that training never saw"
-    told = (
-        f"{what.capitalize()}: {'; '.join(parts)}{'; and others' if len(groups) > 4 else ''}."
-        if parts
-        else "Mean reward of each step's rollouts."
-    )
+    told = "Mean reward of each step's rollouts."
+    if parts:
+        told = f"{what[0].upper()}{what[1:]}: {'; '.join(parts)}{'; and others' if len(groups) > 4 else ''}."
     return f"{told} Lines are moving means, diamonds are evaluations{unseen}.{several}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from wmrl_envs.report.episodes import number, numbers
 from wmrl_envs.report.figure import Control, Figure, Trace, axis, line, points
@@ -94,12 +95,10 @@ def _residuals(run: Run, most: int) -> Figure | None:
     if not len(pairs.step):
         return None
     residual = pairs.real - pairs.predicted
-    steps = np.unique(pairs.step)
-    means = np.array([residual[pairs.step == step].mean() for step in evenly(steps.tolist(), 20 * most)])
-    steps = np.array(evenly(steps.tolist(), 20 * most))
+    by_step = pd.Series(residual).groupby(pairs.step).mean()
     dots = points(pairs.step, residual, "an executed episode", "@muted", most=2 * most, opacity=0.4)
     dots["hovertemplate"] = "step %{x}<br>real − predicted %{y:+.3f}<extra></extra>"
-    mean = line(steps, smooth(means), "moving mean", "@orange", most=most)
+    mean = line(by_step.index.to_numpy(float), smooth(by_step.to_numpy(float)), "moving mean", "@orange", most=most)
     mean["hovertemplate"] = "%{y:+.3f}<extra>moving mean</extra>"
     error = float(np.abs(residual).mean())
     return Figure(
