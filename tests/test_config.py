@@ -66,3 +66,12 @@ def test_folders_are_made_absolute_and_names_are_left(tmp_path: Path, monkeypatc
     assert found.located() == found
     for name in ("learned", "openai:http://localhost:8000/v1#model", "model:Class", "replay"):
         assert TrainConfig(world_model=name).located().world_model == name
+
+
+def test_a_benchmark_task_keeps_its_options_and_need_not_be_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("dsbench:data/3", "mle-bench:data/spooky?direction=lower"):
+        prefix, _, place = name.partition(":")
+        assert TrainConfig(task=name).located().task == f"{prefix}:{tmp_path}/{place}"

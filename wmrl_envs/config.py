@@ -151,7 +151,9 @@ def located(name: str, prefixes: Sequence[str] = ()) -> str:
     """Return the name of a folder, perhaps behind one of some prefixes and a colon, absolute; others as they are."""
     prefix, colon, place = name.partition(":")
     lead, place = (prefix + colon, place) if colon and prefix in prefixes else ("", name)
+    folder, mark, options = place.partition("?") if lead and prefix in BENCHMARKS else (place, "", "")
     try:
-        return lead + str(Path(place).absolute()) if place and Path(place).is_dir() else name
+        known = bool(folder) and (Path(folder).is_dir() or bool(lead and prefix in BENCHMARKS))
+        return lead + str(Path(folder).absolute()) + mark + options if known else name
     except (OSError, ValueError):  # no path at all: too long, or with a NUL
         return name
