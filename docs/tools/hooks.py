@@ -27,6 +27,7 @@ NAMED = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/README.md": "benchmark_scripts.md",
+    "examples/README.md": "examples.md",
 }
 """Files of the repository and the pages that they become; whatever else is linked to becomes one under files/."""
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?(?=[)\s])")

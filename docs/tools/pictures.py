@@ -93,13 +93,11 @@ def debiasing(pairs: Pairs) -> Drawing:
     for x, y in axes.points(pairs.predicted.tolist(), pairs.real.tolist()):
         d.dot(x, y, "real")
     d.line(axes.points([0, 1], [0, 1]), "dim", dashed=True)
-    knots = [
-        np.concatenate([[end[0]], values, [end[1]]])
-        for values, end in zip(pairs.knots, ((0, 1), pairs.knots[1][[0, -1]]), strict=True)
-    ]
-    d.line(axes.points(knots[0].tolist(), knots[1].tolist()), "model", width=3)
+    xs, ys = pairs.knots
+    xs, ys = np.concatenate([[0.0], xs, [1.0]]), np.concatenate([ys[:1], ys, ys[-1:]])  # flat outside the knots
+    d.line(axes.points(xs.tolist(), ys.tolist()), "model", width=3)
     d.text(axes.x(0.2) - 6, axes.y(0.24), "as predicted", "dim", at="end", size=12.5)
-    d.text(axes.x(0.99), axes.y(pairs.knots[1][-1]) - 12, "f, fitted", "model", at="end", bold=True)
+    d.text(axes.x(0.99), axes.y(float(ys[-1])) - 12, "f, fitted", "model", at="end", bold=True)
     return d
 
 
