@@ -143,3 +143,11 @@ def test_the_reference_of_the_command_line_has_every_command(site: Path) -> None
     page = (site / "command_line.html").read_text()
     for name in names(get_command(app), "wmrl")[1:]:
         assert f'id="{name.replace(" ", "-")}"' in page, name
+
+
+def test_the_diagrams_are_drawn_from_the_recording(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, str(ROOT / "docs/tools/pictures.py"), str(tmp_path)], check=True)
+    kept = ROOT / "docs/images"
+    drawn = sorted(path.name for path in tmp_path.glob("*.svg"))
+    assert drawn == sorted(path.name for path in kept.glob("*.svg"))
+    assert (tmp_path / "loop.svg").read_text() == (kept / "loop.svg").read_text()  # the others hold measured numbers

@@ -1,10 +1,11 @@
 """Draws the diagrams of the page on the method; the pairs in them are recorded real executions.
 
-python docs/tools/pictures.py
+Run by ``python docs/tools/pictures.py [FOLDER]``; without a folder it replaces those in docs/images.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -211,7 +212,8 @@ def advantage(pairs: Pairs) -> Drawing:
 
 def main() -> None:
     """Draw all of them."""
-    IMAGES.mkdir(exist_ok=True)
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
+    folder.mkdir(exist_ok=True)
     pairs = recorded_pairs()
     drawings: dict[str, Any] = {
         "loop": loop(),
@@ -221,7 +223,7 @@ def main() -> None:
         "advantage": advantage(pairs),
     }
     for name, drawing in drawings.items():
-        drawing.save(IMAGES / f"{name}.svg")
+        drawing.save(folder / f"{name}.svg")
 
 
 if __name__ == "__main__":
