@@ -47,7 +47,7 @@ lint: $(READY) ## Check style, types and the dependency floors
 	cd build/typed && MYPYPATH= ../../$(BIN)/mypy --config-file ../../pyproject.toml -p wmrl_envs
 
 docs: $(READY) ## Build the documentation into build/docs, any warning an error
-	$(BIN)/mkdocs build --strict --site-dir build/docs $(ARGS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/docs $(ARGS)
 
 bench: $(READY) ## Run every benchmark and print its table
 	@set -e; for script in sandbox vector_env correction figure_one bias_floor rendering; do \
