@@ -34,6 +34,7 @@ PUBLIC = (
     "wmrl_envs.agents",
     "wmrl_envs.correction",
     "wmrl_envs.errors",
+    "wmrl_envs.report",
     "wmrl_envs.world_models",
     "wmrl_envs.wrappers",
     "wmrl_envs.wrappers.vector",
