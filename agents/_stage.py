@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from wmrl_envs.agents._outcomes import status_shares
 from wmrl_envs.correction import stream_advantages
 from wmrl_envs.errors import CheckpointError
+from wmrl_envs.wrappers._turn import GradedTurn
 
 __all__ = ["Judgement", "SharedStage"]
 
@@ -42,6 +43,9 @@ class SharedStage:
         turns: Turns of every episode.
         metrics: Numbers of the last episodes for a log; only in the first process.
         totals: Numbers of the whole run so far, likewise.
+        streams: ``info["wmrl"]`` of the last episodes at their end, likewise.
+        outcomes: Those that the agents were shown in their turns, likewise.
+        turns_taken: Of each of their turns the replies, and what was submitted and graded, likewise.
     """
 
     def __init__(self, env: Any, *, turns: int, seed: int, processes: int, rank: int) -> None:
@@ -61,13 +65,19 @@ class SharedStage:
         self._begun = False
         self._progress: Callable[[], float] = lambda: 0.0
         self._own = slice(0, None)
-        self._outcomes: list[Any] = []
-        self._streams: dict[str, NDArray[Any]] = {}
+        self.outcomes: list[Any] = []
+        self.streams: dict[str, NDArray[Any]] = {}
+        self.turns_taken: list[tuple[list[str], GradedTurn]] = []
 
     def expect(self, slots: int, progress: Callable[[], float]) -> None:
         """Say how many slots this process plays, and how to ask how far training has come, in [0, 1]."""
         self._own = slice(self._rank * slots, (self._rank + 1) * slots)
         self._progress = progress
+
+    @property
+    def group_size(self) -> int:
+        """Neighbouring slots that form a group; in the first process."""
+        return int(self.env.unwrapped.group_size)
 
     def begin(self) -> list[str]:
         """Begin an episode in every slot; return the tasks of this process's."""
@@ -112,30 +122,31 @@ class SharedStage:
     def _reset(self) -> list[str]:
         self.env.set_progress(self._progress())
         observations, _ = self.env.reset(seed=None if self._begun else self._seed)
-        self._begun, self._outcomes = True, []
+        self._begun, self.outcomes, self.turns_taken = True, [], []
         return list(observations["task"])
 
     def _step(self, replies: list[str]) -> list[str]:
         observations, _, _, _, infos = self.env.step(tuple(replies))
-        self._streams = infos["wmrl"]
-        self._outcomes += list(self._streams.get("outcome", ()))
+        self.streams = infos["wmrl"]
+        self.outcomes += list(self.streams.get("outcome", ()))
+        self.turns_taken.append((replies, self.env.last_turn))
         return list(observations["feedback"])
 
     def _judge(self) -> Judgement:
-        advantages, graded = stream_advantages(self._streams, scale=self.env.scale)
+        advantages, graded = stream_advantages(self.streams, scale=self.env.scale)
         self.metrics = self._numbers(graded)
         totals = {**self.env.metrics(), "unreadable": getattr(self.env.world_model, "unreadable", None)}
         self.totals = {name: float(totals[name]) for name in _TOTALS if totals.get(name) is not None}
-        return advantages.tolist(), graded.tolist(), self._streams["corrected_return"].tolist()
+        return advantages.tolist(), graded.tolist(), self.streams["corrected_return"].tolist()
 
     def _numbers(self, graded: NDArray[np.bool_]) -> dict[str, float]:
-        streams = self._streams
+        streams = self.streams
         numbers = {"ungraded": 1.0 - float(graded.mean())}
         for name in _REWARDS:
             if name in streams and streams[f"_{name}"].any():
                 numbers[name] = float(streams[name][streams[f"_{name}"]].mean())
         numbers["anchors"] = float(len(set(streams["group"][streams["anchor"]].tolist())))
-        return numbers | status_shares(self._outcomes)
+        return numbers | status_shares(self.outcomes)
 
     def _gathered(self, values: list[T]) -> list[T]:
         if self._processes == 1:

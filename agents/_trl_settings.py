@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from trl.trainer.grpo_config import GRPOConfig
 
-__all__ = ["Sizes", "check_args", "make_env", "placeholder_prompts", "reply_tokens", "token_budget"]
+__all__ = ["Sizes", "check_args", "described", "make_env", "placeholder_prompts", "reply_tokens", "token_budget"]
 
 _runs = itertools.count()
 
@@ -96,6 +97,33 @@ def check_args(args: GRPOConfig, scheme: str, anchor_fraction: float) -> Sizes:
     passes = args.num_iterations * (args.steps_per_generation or 1)  # between two generations
     rounds = math.ceil(args.max_steps * args.gradient_accumulation_steps / passes)
     return Sizes(size, group, rounds, _SCALES[args.scale_rewards])
+
+
+def described(args: GRPOConfig, sizes: Sizes, own: Mapping[str, Any], env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's settings as its folder tells them, JSON-able; an object by its class.
+
+    Args:
+        args: TRL's configuration.
+        sizes: The run's batches.
+        own: Arguments that the trainer takes itself, by the names of ``wmrl train``.
+        env_kwargs: Further arguments of the environment.
+    """
+    sizes_told = {"steps": sizes.rounds, "groups": sizes.groups, "group_size": sizes.group_size}
+    names = ("learning_rate", "max_steps", "max_completion_length", "num_iterations", "temperature", "seed")
+    settings = {**own, **sizes_told, **{name: getattr(args, name) for name in names}, "env_kwargs": dict(env_kwargs)}
+    told = {name: _told(value) for name, value in settings.items()}
+    return told | {"task": ",".join(told["task"]) if isinstance(told["task"], list) else told["task"]}
+
+
+def _told(value: Any) -> Any:
+    """Return a setting as JSON has it."""
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _told(inner) for name, inner in value.items()}
+    if isinstance(value, Sequence):
+        return [_told(inner) for inner in value]
+    return str(value) if isinstance(value, Path) else str(getattr(value, "id", type(value).__name__))
 
 
 def make_env(

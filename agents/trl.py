@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from wmrl_envs.agents._chat import MIN_FEEDBACK_TOKENS, ChatTokens
 from wmrl_envs.agents._rollouts import Rollout, play
+from wmrl_envs.agents._run_folder import RunFolder
 from wmrl_envs.agents._stage import SharedStage
-from wmrl_envs.agents._trl_settings import check_args, make_env, placeholder_prompts, reply_tokens, token_budget
+from wmrl_envs.agents._trl_settings import (
+    check_args,
+    described,
+    make_env,
+    placeholder_prompts,
+    reply_tokens,
+    token_budget,
+)
 from wmrl_envs.agents.language_model import SYSTEM
 from wmrl_envs.errors import CheckpointError, ConfigurationError, MissingExtraError
 from wmrl_envs.files import write_json
@@ -95,6 +103,7 @@ class ResearchGRPOTrainer(GRPOTrainer):
         max_feedback_tokens: int = 512,
         system: str | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
+        run_folder: str | Path | None = None,
         processing_class: PreTrainedTokenizerBase | None = None,
         peft_config: PeftConfig | None = None,
         quantization_config: BitsAndBytesConfig | None = None,
@@ -120,6 +129,8 @@ class ResearchGRPOTrainer(GRPOTrainer):
             system: System prompt; ``None`` is ``LanguageModelAgent``'s, and an empty text sends none.
             env_kwargs: Further arguments of ``wmrl/ResearchWMRL-v0``, such as ``world_model_kwargs``, ``isolation``,
                 ``anchor_feedback``, ``ramp`` or ``limits``.
+            run_folder: Where metrics and episodes are written as ``wmrl report`` reads them, one step for each
+                generation batch; ``None`` writes none. It may be ``args.output_dir``.
             processing_class: The model's tokenizer; ``None`` loads it.
             peft_config: An adapter to train (LoRA); ``None`` trains all weights.
             quantization_config: How to quantise a model that is loaded by name.
@@ -159,7 +170,12 @@ class ResearchGRPOTrainer(GRPOTrainer):
             env, turns=max_turns, seed=args.seed, processes=args.world_size, rank=args.process_index
         )
         self._advantages: list[float] = []
+        self._run_folder: RunFolder | None = None
         try:
+            if env is not None and run_folder is not None:
+                own = {"task": tasks, "reward": scheme, "anchor_fraction": anchor_fraction, "turns": max_turns}
+                parts = {"agent": model, "world_model": world_model, "sandbox": sandbox}
+                self._run_folder = RunFolder(Path(run_folder), described(args, sizes, own | parts, env_kwargs or {}))
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
                 super().__init__(
@@ -193,6 +209,19 @@ class ResearchGRPOTrainer(GRPOTrainer):
         """The wrapped environment, in the first process: its ``ledger``, ``metrics()`` and ``calibration()``."""
         return self._stage.env
 
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Train; the arguments are those of TRL's trainer. A run folder gets its summary at the end.
+
+        Raises:
+            CheckpointError: If a new run finds its run folder taken, or a checkpoint cannot be read.
+        """
+        if self._run_folder is not None and not resume_from_checkpoint:
+            self._run_folder.begin()
+        result = super().train(resume_from_checkpoint, *args, **kwargs)
+        if self._run_folder is not None:
+            self._run_folder.finish(self._stage)
+        return result
+
     def close(self) -> None:
         """Close the environment with its sandbox."""
         self._stage.close()
@@ -222,6 +251,8 @@ class ResearchGRPOTrainer(GRPOTrainer):
         self._stage.expect(len(prompts), lambda: min(1.0, self.state.global_step / self.state.max_steps))
         rollouts = play(self._stage, self._chat, self._sample, self._budget)
         self._advantages, graded, returns = self._stage.judge()
+        if self._run_folder is not None:
+            self._run_folder.note(self._stage)
         self._log_rollouts(rollouts)
         # The list is the trainer's own: its table of completions shows what was really read.
         prompts[:] = self._tokenizer.batch_decode([rollout.prompt for rollout in rollouts])
@@ -283,7 +314,8 @@ class ResearchGRPOTrainer(GRPOTrainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         if self.env is not None:  # before the rest, so that a checkpoint which looks whole has it
             folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-            write_json(folder / STATE_FILE, self._stage.state_dict())
+            own = {} if self._run_folder is None else {"run_folder": self._run_folder.state_dict()}
+            write_json(folder / STATE_FILE, self._stage.state_dict() | own)
         super()._save_checkpoint(model, trial)  # type: ignore[no-untyped-call]
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -298,6 +330,8 @@ class ResearchGRPOTrainer(GRPOTrainer):
                 f"{path} cannot be read ({error}); resume from a checkpoint of this trainer, or start a new run"
             ) from error
         self._stage.load_state_dict(state)
+        if self._run_folder is not None:
+            self._run_folder.begin(state.get("run_folder", {}))
 
 
 def corrected_return(completions: list[Any], corrected_return: list[float | None], **_: Any) -> list[float | None]:

@@ -81,7 +81,7 @@ class Args:
     vllm: str = ""
     """URL of a TRL server (trl vllm-serve) that samples the replies; empty samples in the trainer."""
     out: str = ""
-    """Folder of checkpoints; empty keeps none."""
+    """Folder of checkpoints and of what wmrl report shows; empty keeps none."""
     resume: str = ""
     """Checkpoint to go on from, such as OUT/checkpoint-10."""
     seed: int = 0
@@ -211,6 +211,7 @@ def main() -> None:
             max_turns=args.turns,
             max_reply_tokens=None if args.model else 3,
             system=None if args.model else SYSTEM,
+            run_folder=args.out or None,
             peft_config=LoraConfig(r=args.lora, target_modules="all-linear") if args.lora else None,
             env_kwargs={
                 "isolation": args.isolation,

@@ -10,18 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wmrl_envs.calibration_history import CalibrationHistory
-from wmrl_envs.files import write_json
 from wmrl_envs.robotics.finetune import RobotTrainer, Rollouts
 from wmrl_envs.robotics.progress import Progress, spaced_frames
 from wmrl_envs.robotics.video import draw_progress, write_video
-from wmrl_envs.trajectories import TrajectoryLog, choose_episodes, episodes_kept, number
+from wmrl_envs.trajectories import TrajectoryLog, choose_episodes, describe_rewards, episodes_kept, stream_value
 
 __all__ = ["RobotLog"]
 
 FILMED = 2
 """Rollouts of a step that are filmed: an anchor and one that was only predicted, where there are both."""
 MOST_PAIRS = 5000
-_STREAMS = ("predicted_reward", "calibrated_reward", "real_reward", "corrected_return")
 
 
 class RobotLog:
@@ -76,12 +74,6 @@ class RobotLog:
         )
         self._note_calibration(trainer, rollouts.streams)
 
-    def write_calibration(self, knots: Mapping[str, Any]) -> None:
-        """Write calibration.json."""
-        names = ("step", "predicted", "real")
-        pairs = {name: [pair[index] for pair in self.pairs] for index, name in enumerate(names)}
-        write_json(self._folder / "calibration.json", pairs | {"knots": knots})
-
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two steps, JSON-able."""
         return {"history": self.history.state_dict(), "pairs": self.pairs}
@@ -95,7 +87,7 @@ class RobotLog:
         """Write the films of a step; return their names by rollout."""
         names = {}
         for index, (slot, frames) in enumerate(rollouts.filmed.items()):
-            real = _known(rollouts.streams, "real_reward", slot)
+            real = stream_value(rollouts.streams, "real_reward", slot)
             found = scores[slot] if scores else None
             drawn = draw_progress(
                 frames,
@@ -111,7 +103,7 @@ class RobotLog:
 
     def _note_calibration(self, trainer: RobotTrainer, streams: Mapping[str, NDArray[Any]]) -> None:
         for slot in range(len(streams["anchor"])):
-            pair = [_known(streams, name, slot) for name in ("predicted_reward", "real_reward")]
+            pair = [stream_value(streams, name, slot) for name in ("predicted_reward", "real_reward")]
             if pair[0] is not None and pair[1] is not None:
                 self.pairs.append([trainer.step, pair[0], pair[1]])
         self.pairs = self.pairs[-MOST_PAIRS:]
@@ -121,25 +113,17 @@ class RobotLog:
 
 
 def _described(rollouts: Rollouts, slot: int, scores: Progress | None) -> dict[str, Any]:
-    rewards = {name: _known(rollouts.streams, name, slot) for name in _STREAMS}
     episode: dict[str, Any] = {
         "task": rollouts.tasks[slot],
         "anchor": bool(rollouts.streams["anchor"][slot]),
         "instruction": rollouts.instructions[slot],
-        **{name: value for name, value in rewards.items() if value is not None},
+        **describe_rewards(rollouts.streams, slot),
     }
     if scores is not None:
         episode["progress"] = _rounded(scores.progress)
         if scores.success is not None:
             episode["success_probability"] = _rounded(scores.success)
     return episode
-
-
-def _known(streams: Mapping[str, NDArray[Any]], name: str, slot: int) -> float | None:
-    """Return a stream's value for a rollout, ``None`` where its mask says that there is none."""
-    if name not in streams or not streams["_" + name][slot]:
-        return None
-    return number(streams[name][slot])
 
 
 def _rounded(scores: NDArray[np.float32]) -> list[float]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import itertools
 import json
-import platform
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pandas as pd
 
 from wmrl_envs.calibration_history import CalibrationHistory
 from wmrl_envs.checkpoint import (
@@ -25,8 +21,9 @@ from wmrl_envs.checkpoint import (
 from wmrl_envs.config import TrainConfig
 from wmrl_envs.errors import CheckpointError, ConfigurationError, MissingExtraError
 from wmrl_envs.evaluate import evaluate
-from wmrl_envs.files import replacing, write_json, write_text
+from wmrl_envs.files import write_json, write_text
 from wmrl_envs.research.grading import Submission
+from wmrl_envs.run_files import versions, write_calibration, write_metrics
 from wmrl_envs.tracking import Tracker, find_tracker
 from wmrl_envs.trajectories import TrajectoryLog
 
@@ -49,7 +46,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
 
-__all__ = ["Run", "held_already", "train", "versions", "write_metrics"]
+__all__ = ["Run", "held_already", "train"]
 
 EVALUATION_SEED = 1_000_003
 """Added to the run's seed, so that evaluations before and after see the same episodes and training sees others."""
@@ -277,9 +274,7 @@ def _train(run: Run, folder: Path, on_phase: Callable[[str], None]) -> dict[str,
         "best_solutions": _best_solutions(run, folder, after),
         "ledger": run.env.ledger.summary(),
     }
-    names = ("step", "predicted", "real")
-    pairs = {name: [pair[index] for pair in run.recorder.pairs] for index, name in enumerate(names)}
-    write_json(folder / "calibration.json", pairs | {"knots": run.env.calibration()["knots"]})
+    write_calibration(folder, run.recorder.pairs, run.env.calibration()["knots"])
     write_json(folder / "summary.json", summary)
     on_phase("drawing the figures")
     draw_figures(folder)
@@ -323,18 +318,6 @@ def _best_solutions(run: Run, folder: Path, after: dict[str, Any] | None) -> lis
         executed = {name: None if outcome is None else getattr(outcome, name) for name in scores}
         solutions.append({"task": task.id, "file": path.name, **executed})
     return solutions
-
-
-def write_metrics(path: Path, rows: list[Row]) -> None:
-    """Write the rows as CSV, whole; a column is empty where a row lacks it."""
-    with replacing(path) as temporary:
-        pd.DataFrame(rows).to_csv(temporary, index=False)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of everything that can change a result."""
-    packages = ("wmrl-envs", "gymnasium", "numpy", "pandas", "scikit-learn", "scipy", "stable-baselines3", "torch")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in packages}
 
 
 def _difference(saved: TrainConfig, wanted: TrainConfig) -> str:

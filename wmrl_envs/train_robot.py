@@ -28,8 +28,9 @@ from wmrl_envs.robotics.policy import SmallVLA, imitate
 from wmrl_envs.robotics.progress import ProgressModel, resolve_progress_model, score_videos
 from wmrl_envs.robotics.video import draw_progress, write_video
 from wmrl_envs.robotics.video_model import VideoProgressModel, train_video_model
+from wmrl_envs.run_files import versions, write_calibration, write_metrics
 from wmrl_envs.tracking import Tracker, find_tracker
-from wmrl_envs.train import held_already, versions, write_metrics
+from wmrl_envs.train import held_already
 
 __all__ = ["RobotRunConfig", "train_robot"]
 
@@ -202,7 +203,7 @@ def train_robot(
             "rollouts": int(sum(row["rollouts"] for row in trainer.rows)),
             "labels": int(sum(row["labels"] for row in trainer.rows)),
         }
-        log.write_calibration(trainer.env.calibration()["knots"])
+        write_calibration(folder, log.pairs, trainer.env.calibration()["knots"])
         write_json(folder / "summary.json", summary)
         tracker.finish(folder, summary)
         return summary

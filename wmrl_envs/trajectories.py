@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,16 @@ from wmrl_envs.research.outcome import Outcome, Prediction
 
 __all__ = [
     "FILE",
+    "REWARDS",
     "TrajectoryLog",
     "choose_episodes",
     "describe_outcome",
+    "describe_rewards",
     "describe_turn",
     "episodes_kept",
+    "number",
     "read_trajectories",
+    "stream_value",
 ]
 
 FILE = "trajectories.jsonl"
@@ -43,6 +47,8 @@ MOST_FEEDBACK = 4_000
 """Characters of an outcome's feedback that are kept."""
 MOST_TEXT = 20_000
 """Characters of a solution or a reply that are kept."""
+REWARDS = ("predicted_reward", "calibrated_reward", "real_reward", "corrected_return")
+"""An episode's, as ``info["wmrl"]`` names them."""
 
 
 def episodes_kept(step: int) -> int:
@@ -107,6 +113,19 @@ def describe_outcome(outcome: Outcome) -> dict[str, Any]:
     values["error_line"] = None if outcome.error_line is None else int(outcome.error_line)
     values["feedback"] = _shortened(outcome.feedback, MOST_FEEDBACK)
     return {name: value for name, value in values.items() if value is not None}
+
+
+def stream_value(streams: Mapping[str, Any], name: str, index: int) -> float | None:
+    """Return an episode's value of a stream in ``info["wmrl"]``, arrays with their masks; ``None`` where unknown."""
+    if name not in streams or not streams["_" + name][index]:
+        return None
+    return number(streams[name][index])
+
+
+def describe_rewards(streams: Mapping[str, Any], index: int) -> dict[str, float]:
+    """Return what is known of an episode's rewards, as it is written."""
+    rewards = {name: stream_value(streams, name, index) for name in REWARDS}
+    return {name: value for name, value in rewards.items() if value is not None}
 
 
 def number(value: Any) -> float | None:

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
-from wmrl_envs.trajectories import choose_episodes, describe_turn, episodes_kept, number
+from wmrl_envs.trajectories import REWARDS, choose_episodes, describe_turn, episodes_kept, number
 from wmrl_envs.wrappers._turn import GradedTurn
 
 __all__ = ["TrajectoryRecorder"]
-
-_STREAMS = ("predicted_reward", "calibrated_reward", "real_reward", "corrected_return")
 
 Turns = list[dict[str, Any]]
 
@@ -108,7 +106,7 @@ class TrajectoryRecorder(BaseCallback):
 
     def _describe(self, step: int, ended: _Ended) -> dict[str, Any]:
         wmrl = ended.info["wmrl"]
-        rewards = {name: number(wmrl.get(name)) for name in _STREAMS}
+        rewards = {name: number(wmrl.get(name)) for name in REWARDS}
         return {
             "step": step,
             "episode": ended.number * len(self._episodes) + ended.slot,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from peft import LoraConfig
@@ -21,6 +23,7 @@ from wmrl_envs.errors import CheckpointError, ConfigurationError, WMRLError
 from wmrl_envs.research.grading import Submission
 from wmrl_envs.research.sandbox.replay import ReplaySandbox
 from wmrl_envs.research.task import load_task
+from wmrl_envs.trajectories import read_trajectories
 from wmrl_envs.world_models import LearnedWorldModel
 
 GROUP = 4
@@ -61,7 +64,7 @@ def make(model, tmp_path):
             if name
             in (
                 "anchor_fraction scheme max_turns max_reply_tokens max_feedback_tokens system sandbox world_model "
-                "peft_config tasks callbacks"
+                "peft_config tasks callbacks run_folder"
             ).split()
         }
         config = {
@@ -228,6 +231,54 @@ def test_a_run_goes_on_from_a_checkpoint_exactly(make):
     assert {name: one[name] for name in one if name not in timed} == {
         name: other[name] for name in other if name not in timed
     }
+
+
+def test_a_run_folder_holds_the_episodes_and_goes_on_from_a_checkpoint(make, tmp_path):
+    settings = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "max_reply_tokens": 3}
+    whole = make(run_folder=tmp_path / "whole", **settings)
+    whole.train()
+    episodes, rows = read_trajectories(tmp_path / "whole"), pd.read_csv(tmp_path / "whole" / "metrics.csv")
+    assert rows["step"].tolist() == [1, 2, 3, 4]
+    assert rows["anchors"].tolist() == [0.5] * 4
+    assert rows["executions"].tolist() == [24 + 16 * step for step in range(1, 5)]
+    assert rows["predictions"].tolist() == [32 * step for step in range(1, 5)]
+    assert rows.filter(like="status_").sum(axis=1).tolist() == pytest.approx([1.0] * 4)
+    assert [episode["step"] for episode in episodes] == [step for step in range(1, 5) for _ in range(16)]
+    assert [episode["anchor"] for episode in episodes] == ([True] * 8 + [False] * 8) * 4
+    for episode in episodes:
+        assert episode["task"] == "titanic" and len(episode["turns"]) == 2
+        for turn in episode["turns"]:
+            assert turn["code"].strip() in turn["reply"] if "code" in turn else turn["reply"] == ""
+            assert ("real" in turn) == episode["anchor"]
+        assert max(turn["predicted"]["reward"] for turn in episode["turns"]) == episode["predicted_reward"]
+    assert sum("code" in turn for episode in episodes for turn in episode["turns"]) > 100
+    means = {step: [e["predicted_reward"] for e in episodes if e["step"] == step] for step in rows["step"]}
+    assert [np.mean(means[step]) for step in rows["step"]] == pytest.approx(rows["predicted_reward"].tolist())
+    config = json.loads((tmp_path / "whole" / "config.json").read_text())
+    assert (config["task"], config["reward"], config["group_size"], config["steps"]) == ("titanic", "rectified", 4, 4)
+    assert json.loads((tmp_path / "whole" / "summary.json").read_text())["ledger"]["predictions"] == 128
+    calibration = json.loads((tmp_path / "whole" / "calibration.json").read_text())
+    assert calibration["step"] == [step for step in range(1, 5) for _ in range(8)]
+
+    # A folder in the state in which a kill after the third step leaves it.
+    shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+    lines = (tmp_path / "killed" / "trajectories.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "killed" / "trajectories.jsonl").write_text("".join(lines[:50]) + lines[50][:100])
+    with pytest.raises(CheckpointError, match="already holds a run"):
+        make(out="other", run_folder=tmp_path / "killed", **settings).train()
+    again = make(out="again", run_folder=tmp_path / "killed", **settings)
+    again.train(resume_from_checkpoint=str(Path(whole.args.output_dir) / "checkpoint-2"))
+    known = pd.read_csv(tmp_path / "killed" / "metrics.csv")
+    clock = [name for name in rows if "seconds" in name or "ratio" in name]
+    pd.testing.assert_frame_equal(known.drop(columns=clock), rows.drop(columns=clock))
+    assert without_seconds(read_trajectories(tmp_path / "killed")) == without_seconds(episodes)
+
+
+def without_seconds(episodes):
+    for turn in (turn for episode in episodes for turn in episode["turns"]):
+        turn["predicted"].pop("seconds")
+        turn.get("real", {}).pop("seconds", None)
+    return episodes
 
 
 def test_a_checkpoint_of_another_trainer_is_refused(make, tmp_path):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from wmrl_envs.trajectories import read_trajectories
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "research_llm_trl.py"
 
 
@@ -37,6 +39,8 @@ def test_it_goes_on_from_its_checkpoint(run, tmp_path):
     assert "4 attempts executed" in run("--steps", "1", *small)
     assert (tmp_path / "kept" / "checkpoint-1" / "adapter_config.json").is_file()
     assert "8 attempts executed" in run("--steps", "2", "--resume", "kept/checkpoint-1", *small)
+    assert [episode["step"] for episode in read_trajectories(tmp_path / "kept")] == [1] * 4 + [2] * 4
+    assert (tmp_path / "kept" / "summary.json").is_file()
 
 
 def test_help_lists_the_arguments(run, capsys):
