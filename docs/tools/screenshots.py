@@ -1,6 +1,7 @@
-"""Take the pictures of a report that the documentation shows: python docs/screenshots.py RUN [RUN ...].
+"""Take the pictures of a report that the documentation shows: python docs/tools/screenshots.py RUN [RUN ...].
 
-It needs Chromium, Playwright and Pillow, and is run by hand after the page's looks changed.
+It needs Chromium, Playwright and Pillow, and is run by hand after the page's looks changed. The picture for large
+screens shows all runs, the others the first one alone; ``--whole`` takes whole pages, to look at.
 """
 
 from __future__ import annotations
@@ -12,21 +13,16 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from wmrl_envs.report import write_report
 
-SHOTS = {
-    "desktop": {"width": 1280, "height": 1500, "scheme": "light"},
-    "phone": {"width": 375, "height": 812, "scheme": "light"},
-    "dark": {"width": 1280, "height": 1500, "scheme": "dark"},
-}
-COLOURS = 192
+COLOURS = 256
 """Of the PNG's palette: a third of the bytes, and no difference to be seen."""
 
 
-def shoot(runs: list[Path], out: Path, *, whole: bool = False) -> None:
-    """Write report-NAME.png of each size.
+def main(runs: list[Path], out: Path, *, whole: bool) -> None:
+    """Write report-NAME.png of each kind.
 
     Args:
         runs: Run folders.
@@ -35,29 +31,49 @@ def shoot(runs: list[Path], out: Path, *, whole: bool = False) -> None:
     """
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        report = Path(folder) / "report.html"
-        write_report(runs, report)
+        several, single = (Path(folder) / f"{name}.html" for name in ("several", "single"))
+        write_report(runs, several)
+        write_report(runs[:1], single)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for name, shot in SHOTS.items():
-            size = {"width": shot["width"], "height": shot["height"]}
-            page = browser.new_page(viewport=size, color_scheme=shot["scheme"], device_scale_factor=1)
-            page.goto(report.as_uri())
-            _draw_all(page)
-            picture = Image.open(io.BytesIO(page.screenshot(full_page=whole))).convert("RGB")
-            picture.quantize(COLOURS).save(out / f"report-{name}.png", optimize=True)
+        page = opened(browser, several, 1280, 1420)
+        save(page.screenshot(full_page=whole), out / "report-desktop.png")
+        page = opened(browser, single, 1280, 1420, scheme="dark")
+        save(page.screenshot(full_page=whole), out / "report-dark.png")
+        save(shown(page, page.locator("#trajectories")), out / "report-trajectories.png")
+        page = opened(browser, single, 375, 780, scale=2)
+        save(page.screenshot(full_page=whole), out / "report-phone.png")
         browser.close()
 
 
-def _draw_all(page: Page) -> None:
-    """Scroll through the page, since figures wait until they come near, and back to its beginning."""
-    for _ in range(60):
+def opened(browser: Browser, path: Path, width: int, height: int, *, scheme: str = "light", scale: int = 1) -> Page:
+    """Return a page scrolled through once, since figures wait until they come near, and back at its beginning."""
+    page = browser.new_page(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if scheme == "dark" else "light",
+        device_scale_factor=scale,
+    )
+    page.goto(path.as_uri())
+    for _ in range(40):
         page.mouse.wheel(0, 600)
         page.wait_for_timeout(40)
-    page.evaluate("window.scrollTo(0, 0)")
+    page.evaluate("window.scrollTo({ top: 0, behavior: 'instant' })")
     page.wait_for_timeout(600)
+    return page
+
+
+def shown(page: Page, part: Locator) -> bytes:
+    """Return the picture of a part of a page, the bar above it left out."""
+    page.add_style_tag(content=".top { position: static !important; }")
+    return part.screenshot()
+
+
+def save(picture: bytes, path: Path) -> None:
+    """Write a PNG with few colours."""
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    image.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":
     whole = "--whole" in sys.argv
     folders = [Path(name) for name in sys.argv[1:] if not name.startswith("--")]
-    shoot(folders, Path("/tmp/shots") if whole else Path("docs/images"), whole=whole)
+    main(folders, Path("build/report") if whole else Path(__file__).parents[1] / "images", whole=whole)

@@ -50,7 +50,7 @@ def learning_curves(groups: Sequence[Group], kind: str, *, most: int) -> Figure 
     if not groups:
         return None
     runs = [run for group in groups for run in group.runs]
-    streams = [name for name in STREAMS if any(name in run.rows and run.rows[name].notna().any() for run in runs)]
+    streams = _streams(groups)
     against = ["Step"]
     if any(np.nanmax(spent(run), initial=0.0) > 0 for run in runs):
         against.append("Labels read" if kind == "robot" else "CPU seconds executed")
@@ -84,6 +84,17 @@ def learning_curves(groups: Sequence[Group], kind: str, *, most: int) -> Figure 
         controls=[control for control in controls if len(control.options) > 1 or len(controls) == 2],
         wide=True,
     )
+
+
+def _streams(groups: Sequence[Group]) -> list[str]:
+    """Return the streams that are known; of several groups first one that most of them have."""
+
+    def has(group: Group, name: str) -> bool:
+        return any(name in run.rows and run.rows[name].notna().any() for run in group.runs)
+
+    counts = {name: sum(has(group, name) for group in groups) for name in STREAMS}
+    known = [name for name in STREAMS if counts[name]]
+    return known if len(groups) == 1 else sorted(known, key=lambda name: -counts[name])
 
 
 def _curve(

@@ -80,8 +80,11 @@ function update(found) {
   data = found;
   document.title = `${data.title} · wmrl report`;
   const one = data.runs.length === 1 ? data.runs[0] : null;
-  const going = data.runs.filter((run) => run.state === "going").length;
-  const state = one ? one.words : going ? `${going} still going` : "none still going";
+  const count = (wanted) => data.runs.filter((run) => run.state === wanted).length;
+  const going = count("going");
+  const states = [["finished", "finished"], ["going", "still going"], ["stopped", "stopped before their end"]]
+    .filter(([wanted]) => count(wanted)).map(([wanted, said]) => `${count(wanted) === data.runs.length ? "all" : count(wanted)} ${said}`);
+  const state = one ? one.words : states.join(", ");
   headline.replaceChildren(
     element("h1", {}, data.title),
     element("p", { class: "words" }, data.subtitle),

@@ -63,7 +63,8 @@ async function unpacked() {
 function axisStyle(axis, narrow) {
   const grid = colour("@grid");
   const style = { gridcolor: grid, zerolinecolor: grid, linecolor: grid, automargin: true, ticks: "", nticks: narrow ? 6 : 0 };
-  const title = { ...(axis.title || {}), standoff: 8 };
+  const said = axis.title?.text || "";
+  const title = { text: narrow ? said.replace(", ", ",<br>") : said, standoff: 8 };
   return { ...style, ...axis, title };
 }
 
