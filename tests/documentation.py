@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PAGES", "ROOT", "Block", "blocks", "command_lines", "run_page"]
+__all__ = ["PAGES", "ROOT", "Block", "blocks", "command_lines", "inline_commands", "run_page"]
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -72,6 +72,13 @@ def command_lines(block: Block) -> Iterator[list[str]]:
             end = next((index for index, word in enumerate(words) if word in ("&&", "|", "&", ">")), len(words))
             yield words[:end]
             words = words[end + 1 :]
+
+
+def inline_commands(page: Path) -> list[list[str]]:
+    """Return the commands that stand within a page's sentences and tables, each as its words."""
+    prose = _BLOCK.sub("", page.read_text())
+    found = re.findall(r"(?<!`)`((?:wmrl|make|python (?:benchmarks|examples)/)\b[^`]*)`", prose)
+    return [shlex.split(command.replace("\\|", "|"), comments=True) for command in found]
 
 
 def run_page(page: Path, folder: Path, stand_ins: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from documentation import PAGES, ROOT, Block, blocks, command_lines, run_page
+from documentation import PAGES, ROOT, Block, blocks, command_lines, inline_commands, run_page
 from language_models import tiny_chat_model
 from wmrl_envs.cli import app
 
@@ -78,6 +78,12 @@ def unknown(words: list[str]) -> str:
 @pytest.mark.parametrize("block", [b for b in ALL_BLOCKS if list(command_lines(b))], ids=named)
 def test_the_commands_of_a_block_exist(block: Block) -> None:
     assert {" ".join(words): problem for words in command_lines(block) if (problem := unknown(words))} == {}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if inline_commands(page)], ids=named)
+def test_the_commands_in_sentences_exist(page: Path) -> None:
+    found = {" ".join(words): unknown(words) for words in inline_commands(page) if len(words) > 1}
+    assert {command: problem for command, problem in found.items() if problem} == {}
 
 
 def test_a_command_that_does_not_exist_is_noticed() -> None:
