@@ -91,7 +91,9 @@ def test_an_anchor_fraction_is_held_against_its_rivals_at_its_own_cost():
     assert results.lead(arm, real).mean == pytest.approx(0.2)
     assert results.lead(arm, alone).mean == pytest.approx(0.1)
     assert results.at_budget(real, 0.75).mean == pytest.approx(0.8)
-    assert results.at_budget(arm, 0.2) is None and results.at_budget(arm, 0.9) is None  # not begun, ended
+    assert results.at_budget(arm, 0.2) is None  # still in its warm-up
+    assert results.at_budget(arm, 0.9).mean == pytest.approx(0.8)  # ended before
+    assert results.groups(arm) == (50 - 16) / 8 and results.groups(alone) == 20 / 8
 
 
 def test_anchor_fractions_are_compared_at_their_end_and_at_equal_cost(run, tmp_path):
