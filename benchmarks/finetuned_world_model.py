@@ -34,7 +34,7 @@ import torch
 
 from wmrl_envs.cli_console import console
 from wmrl_envs.progress import counting
-from wmrl_envs.research.task import bundled_tasks
+from wmrl_envs.research.task import bundled_tasks, load_task
 from wmrl_envs.world_model_report import console_table, write_evaluation
 from wmrl_envs.world_models.evaluation import evaluate_world_model
 from wmrl_envs.world_models.evaluation_result import EvaluationRow, WorldModelEvaluation, mean_metrics
@@ -151,7 +151,8 @@ def main() -> None:
     arguments.base = arguments.base or smollm2()
     start = time.perf_counter()
     folds = [[name.strip() for name in fold.split(",")] for fold in arguments.folds]
-    measured = [measure(arguments, fold, [task for task in bundled_tasks() if task not in fold]) for fold in folds]
+    tables = [name for name in bundled_tasks() if load_task(name).kind != "code"]  # what the folds are about
+    measured = [measure(arguments, fold, [task for task in tables if task not in fold]) for fold in folds]
     evaluations = [joined(parts, arguments.seed) for parts in zip(*measured, strict=True)]
     command = shlex.join(["python", "benchmarks/finetuned_world_model.py", *sys.argv[1:]])
     if len(folds) > 1:

@@ -32,8 +32,8 @@ choices; the whole solution as a single one."""
 class DesignSpace:
     """The solutions of one task that a policy without a language can propose.
 
-    Every member is a program that a person could have written: it reads ``input/train.csv`` and writes
-    ``submission.csv``, or fails to in one of the ways people do. Tasks of one family share names and options, so that
+    Every member is a program that a person could have written: it reads the data and writes its submission, or fails
+    to in one of the ways people do. Tasks of one family share names and options, so that
     one policy can serve them all; what an option renders to depends on the task's columns and metric.
 
     Args:

@@ -33,7 +33,8 @@ class ResearchEnv(SingleEnv):
 
     ## Action space
     ``AnyText``: the agent's whole reply. Its code stands in a ```` ```python ```` fence. The solution reads
-    ``input/train.csv``, ``input/test.csv`` and so on, and writes ``submission.csv``.
+    ``input/train.csv``, ``input/test.csv`` and so on, and writes ``submission.csv``; a task that a command grades names
+    its own files.
 
     ## Observation space
     ``Dict``:
@@ -51,7 +52,7 @@ class ResearchEnv(SingleEnv):
     |---|---|
     | no code, or a syntax error | 0.0 |
     | ends in an error or at a limit | 0.1 |
-    | runs, but writes no valid ``submission.csv`` | 0.2 |
+    | runs, but writes no valid submission | 0.2 |
     | valid submission | 0.5 + 0.5 * leaderboard position |
 
     It comes from one half of the private answers; with ``report=True`` the other half's is in ``info["report_score"]``.
@@ -144,7 +145,7 @@ class ResearchDesignEnv(SingleEnv):
     | 2 | share of numeric feature columns | |
     | 3 | share of other feature columns | |
     | 4 | share of missing cells | |
-    | 5-9 | kind of task, one-hot: tabular classification, tabular regression, ordinal, text, image | |
+    | 5-9 | kind of task, one-hot: tabular classification, tabular regression, ordinal, text, image; all 0 for code | |
     | 10 | turns taken | / ``max_turns`` |
     | 11-19 | last outcome's status, one-hot in the order of ``STATUSES`` | |
     | 20 | no last outcome: the first turn, or the last could not be graded | |
