@@ -17,7 +17,16 @@ from matplotlib.ticker import MaxNLocator
 from wmrl_envs.files import replacing
 from wmrl_envs.research.outcome import STATUSES, Status
 
-__all__ = ["STATUS_COLOURS", "draw_figures"]
+__all__ = [
+    "STATUS_COLOURS",
+    "STYLE",
+    "draw_calibration",
+    "draw_figures",
+    "draw_line",
+    "draw_one",
+    "is_known",
+    "save_figure",
+]
 
 REAL, PREDICTED, CALIBRATED, REPORTED, NEUTRAL = "#1b7837", "#e08214", "#2166ac", "#222222", "#999999"
 STATUS_COLOURS = {
@@ -31,6 +40,7 @@ STATUS_COLOURS = {
     Status.INVALID_SUBMISSION: "#7e57c2",
     Status.VALID: "#4393c3",
 }
+STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "axes.titlesize": 10}
 SMOOTHING = 5
 """Steps that a line's moving mean spans; the raw points stay visible behind it."""
 
@@ -49,21 +59,19 @@ def draw_figures(folder: Path) -> list[Path]:
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     panels: dict[str, Callable[[Axes], None]] = {
         "score": lambda axes: _score(axes, rows, summary),
-        "calibration": lambda axes: _calibration(axes, calibration, summary["config"]["reward"]),
+        "calibration": lambda axes: draw_calibration(axes, calibration, summary["config"]["reward"]),
         "weight": lambda axes: _weight(axes, rows),
         "statuses": lambda axes: _statuses(axes, rows),
         "cost": lambda axes: _cost(axes, rows, summary["ledger"]),
     }
-    with matplotlib.rc_context(
-        {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "axes.titlesize": 10}
-    ):
-        written = [_one(draw, folder / "figures" / f"{name}.png") for name, draw in panels.items()]
+    with matplotlib.rc_context(STYLE):
+        written = [draw_one(draw, folder / "figures" / f"{name}.png") for name, draw in panels.items()]
         overview = Figure(figsize=(13.5, 7.2), layout="constrained")
         grid = overview.subplot_mosaic([["score", "calibration", "weight"], ["statuses", "statuses", "cost"]])
         for name, draw in panels.items():
             draw(grid[name])
         overview.suptitle(_title(summary["config"]), fontsize=12)
-        written.append(_save(overview, folder / "figures" / "overview.png"))
+        written.append(save_figure(overview, folder / "figures" / "overview.png"))
     return written
 
 
@@ -72,19 +80,22 @@ def _title(config: dict[str, Any]) -> str:
     return f"{tasks}: {config['agent']} on {config['reward']} rewards, seed {config['seed']}"
 
 
-def _one(draw: Callable[[Axes], None], path: Path) -> Path:
+def draw_one(draw: Callable[[Axes], None], path: Path) -> Path:
+    """Write a figure of one panel."""
     figure = Figure(figsize=(5.6, 3.8), layout="constrained")
     draw(figure.subplots())
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure, whole."""
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=130)
     return path
 
 
-def _known(rows: pd.DataFrame, column: str) -> bool:
+def is_known(rows: pd.DataFrame, column: str) -> bool:
+    """Return whether any step has a column's number."""
     return column in rows and bool(rows[column].notna().any())
 
 
@@ -92,7 +103,8 @@ def _smooth(values: pd.Series) -> pd.Series:
     return values.rolling(SMOOTHING, min_periods=1, center=True).mean()
 
 
-def _line(axes: Axes, x: pd.Series, y: pd.Series, label: str, colour: str) -> None:
+def draw_line(axes: Axes, x: pd.Series, y: pd.Series, label: str, colour: str) -> None:
+    """Draw a column as faint points and its moving mean."""
     axes.plot(x, y, ".", color=colour, alpha=0.25, markersize=3)
     axes.plot(x, _smooth(y), color=colour, label=label)
 
@@ -108,9 +120,11 @@ def _score(axes: Axes, rows: pd.DataFrame, summary: dict[str, Any]) -> None:
         ("calibrated_reward", "calibrated", CALIBRATED),
         ("real_reward", "real, where executed", REAL),
     ):
-        same = column == "calibrated_reward" and _known(rows, column) and rows[column].equals(rows["predicted_reward"])
-        if _known(rows, column) and not same:
-            _line(axes, seconds, rows[column], label, colour)
+        same = (
+            column == "calibrated_reward" and is_known(rows, column) and rows[column].equals(rows["predicted_reward"])
+        )
+        if is_known(rows, column) and not same:
+            draw_line(axes, seconds, rows[column], label, colour)
     warmup = float(rows["warmup_seconds"].iloc[-1])
     if executes and warmup > 0:
         axes.axvspan(0, warmup, color=NEUTRAL, alpha=0.15, linewidth=0, label="warm-up of the world model")
@@ -127,7 +141,7 @@ def _score(axes: Axes, rows: pd.DataFrame, summary: dict[str, Any]) -> None:
     axes.legend(frameon=False, loc="lower right", fontsize=8)
 
 
-def _calibration(axes: Axes, calibration: dict[str, Any], reward: str) -> None:
+def draw_calibration(axes: Axes, calibration: dict[str, Any], reward: str) -> None:
     """Draw the executed episodes' pairs, dark early and bright late, and the map as training left it."""
     axes.plot([0, 1], [0, 1], ":", color=NEUTRAL, label="prediction as it is")
     x, y = (calibration["knots"][name] for name in ("predicted", "real"))
@@ -165,7 +179,7 @@ def _weight(axes: Axes, rows: pd.DataFrame) -> None:
         ("alpha", "alpha: strength of the correction", REAL),
         ("weight", "weight of executed groups", PREDICTED),
     ):
-        if _known(rows, column):
+        if is_known(rows, column):
             known = rows[rows[column].notna()]  # a step without anchors has no weight of anchors
             axes.plot(known["step"], known[column], color=colour, label=label)
             drawn = True

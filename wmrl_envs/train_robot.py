@@ -17,6 +17,7 @@ from torch.utils.tensorboard import SummaryWriter
 from wmrl_envs.checkpoint import checkpoints, load_newest, load_state, save_checkpoint
 from wmrl_envs.config import located
 from wmrl_envs.errors import CheckpointError, ConfigurationError, check_settings
+from wmrl_envs.figures_robot import draw_robot_figures
 from wmrl_envs.files import write_json
 from wmrl_envs.robot_log import RobotLog
 from wmrl_envs.robotics.dataset import load_rollouts
@@ -150,8 +151,8 @@ def train_robot(
     """Fine-tune a policy, evaluate it before and after, and leave a run folder.
 
     The folder holds config.json, versions.json, imitation/, progress/, metrics.csv, trajectories.jsonl, TensorBoard
-    events, checkpoints, the policy, videos, calibration.json, calibration_history.json and summary.json. Every part
-    that is there is not done again.
+    events, checkpoints, the policy, videos, calibration.json, calibration_history.json, figures and summary.json.
+    Every part that is there is not done again.
 
     Args:
         config: The settings.
@@ -205,6 +206,8 @@ def train_robot(
         }
         write_calibration(folder, log.pairs, trainer.env.calibration()["knots"])
         write_json(folder / "summary.json", summary)
+        on_phase("drawing the figures")
+        draw_robot_figures(folder)
         tracker.finish(folder, summary)
         return summary
     finally:

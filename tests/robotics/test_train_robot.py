@@ -81,6 +81,8 @@ def test_a_run_leaves_what_a_user_looks_for(unbroken: Path) -> None:
     assert names[1:] == filmed
     assert names[0].startswith("handle-press-")
     assert {len(read_video(unbroken / "videos" / name)) for name in names} == {7}
+    figures = {path.name: path.read_bytes()[:4] for path in (unbroken / "figures").iterdir()}
+    assert figures == dict.fromkeys(("success.png", "calibration.png", "overview.png"), b"\x89PNG")
     head = [name for name in weights(unbroken) if name.startswith("head")]
     start = SmallVLA.load(unbroken / "imitation").state_dict()
     changed = [name for name, value in weights(unbroken).items() if not torch.equal(value, start[name])]
