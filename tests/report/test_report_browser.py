@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 from report_pages import drawn, report
 from report_runs import research_run, robot_run
 
@@ -82,6 +82,18 @@ def test_slider_moves_the_calibration_map_by_keyboard(single: Path, open_page: O
     expect(lines).to_have_count(4)
     page.keyboard.press("Home")
     expect(lines).to_have_count(3)
+
+
+def test_a_browser_that_cannot_unpack_shows_numbers(single: Path, context: Callable[..., BrowserContext]) -> None:
+    own = context()
+    own.add_init_script("delete window.DecompressionStream")
+    page = own.new_page()
+    page.goto(single.as_uri())
+    figure = page.locator("figure.figure").first
+    expect(figure.locator(".plot")).to_contain_text("This browser cannot draw the figure")
+    figure.locator("summary").click()
+    expect(figure.locator("tbody tr").first).to_be_visible()
+    expect(page.locator("#trajectories .row").first).to_be_visible()
 
 
 def test_filters(single: Path, open_page: Opener) -> None:

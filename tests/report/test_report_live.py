@@ -95,7 +95,7 @@ def test_nothing_but_the_page_its_data_and_its_videos(tmp_path: Path) -> None:
             "/config.json",
             "/../config.json",
             "/videos/../config.json",
-            "/videos/99-0123456789ab.mp4",
+            "/videos/0123456789abcdef.mp4",
             "//etc/passwd",
         ):
             assert ask(url, path)[0] == 404, path
@@ -153,13 +153,20 @@ def test_the_page_follows_a_run_and_keeps_what_a_reader_chose(tmp_path: Path, op
 
 
 def test_a_video_is_streamed(tmp_path: Path, open_page: Callable[..., Page]) -> None:
-    with serving(robot_run(tmp_path / "arm")) as url:
+    run = robot_run(tmp_path / "arm")
+    with serving(run) as url:
         page = open_page(url)
         page.locator("#rollouts").scroll_into_view_if_needed()
         video = page.locator("#rollouts video").first
         video.scroll_into_view_if_needed()
         video.evaluate("(one) => one.play()")
         page.wait_for_function("() => document.querySelector('#rollouts video').currentTime > 0.2")
+        # It plays on while others come and go.
+        (run / "videos" / "a-new-one-12.mp4").write_bytes((run / "videos" / "drawer-open-77.mp4").read_bytes())
+        expect(page.locator("#rollouts li")).to_have_count(3, timeout=15000)
+        expect(page.locator("#rollouts li h3").first).to_have_text("after training: a-new-one")
+        playing = "() => [...document.querySelectorAll('#rollouts video')].filter((one) => !one.paused).length"
+        assert page.evaluate(playing) == 1
 
 
 def test_the_command_prints_its_address_and_ends_on_an_interrupt(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def shown(value: Any) -> str:
     """Return a setting's value as a table shows it."""
     if value is None:
         return "unset"
+    if value == "":
+        return "(empty)"
     return short_text(value if isinstance(value, str) else json.dumps(value, default=str), 200)
 
 

@@ -96,7 +96,7 @@ class _Sources:
         self._tag = ""
         self._shown: dict[str, Any] = {}
         self._body = b""
-        self._videos: list[Path] = []
+        self._videos: dict[str, Path] = {}
         find_runs(self._paths)  # a wrong path is told at once
 
     def current(self) -> tuple[str, dict[str, Any], bytes]:
@@ -118,23 +118,27 @@ class _Sources:
         for folder, mark in prints.items():
             if folder not in self._read or self._read[folder][0] != mark:
                 self._read[folder] = (mark, read_run(folder, episodes=share))
-        videos: list[Path] = []
+        videos: dict[str, Path] = {}
 
-        def source(video: Video) -> str:
-            videos.append(video.path)
-            # A name of its own for each content, so that a browser may keep what it loaded.
-            mark = hashlib.sha256(f"{video.path} {video.path.stat().st_mtime_ns}".encode()).hexdigest()[:12]
-            return f"videos/{len(videos) - 1}-{mark}.mp4"
+        def source(video: Video) -> str | None:
+            try:
+                written = video.path.stat().st_mtime_ns
+            except OSError:
+                return None  # it is being replaced, or was removed
+            # A name of its own for each content, which stays the same whatever comes beside it.
+            mark = hashlib.sha256(f"{video.path} {written}".encode()).hexdigest()[:16]
+            videos[mark] = video.path
+            return f"videos/{mark}.mp4"
 
         runs = tell_apart([self._read[folder][1] for folder in prints])
         self._shown = contents(runs, _LIMITS, source=source)
         self._body = escaped_json(self._shown).encode("utf-8")
         self._videos = videos
 
-    def video(self, index: int) -> Path | None:
-        """Return the file of a video that the page shows."""
+    def video(self, mark: str) -> Path | None:
+        """Return the file of a video that the page shows, or ``None``."""
         with self._lock:
-            return self._videos[index] if index < len(self._videos) else None
+            return self._videos.get(mark)
 
 
 def _print(folder: Path) -> str:
@@ -206,11 +210,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(HTTPStatus.OK, html, "text/html; charset=utf-8", {"Content-Security-Policy": policy(True)})
             elif path == "/data.json":
                 self._data()
-            elif found := re.fullmatch(r"/videos/(\d{1,6})-[0-9a-f]{12}\.mp4", path):
-                self._video(int(found[1]))
+            elif found := re.fullmatch(r"/videos/([0-9a-f]{16})\.mp4", path):
+                self._video(found[1])
             else:
                 self._send(HTTPStatus.NOT_FOUND, b"There is no such page; the report is at /.\n", "text/plain")
-        except ConfigurationError as problem:
+        except ConnectionError:
+            self.close_connection = True  # the reader left
+        except (ConfigurationError, OSError) as problem:
             # The folder was moved or removed while it was watched.
             text = f"{problem}\n".encode("utf-8", "replace")
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, text, "text/plain; charset=utf-8")
@@ -223,9 +229,9 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(HTTPStatus.OK, body, "application/json", headers)
 
-    def _video(self, index: int) -> None:
+    def _video(self, mark: str) -> None:
         """Send a video or the part of it that is asked for, without which browsers cannot seek."""
-        path = self.server.sources.video(index)
+        path = self.server.sources.video(mark)
         try:
             body = b"" if path is None else path.read_bytes()
         except OSError:
@@ -257,10 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
         if status != HTTPStatus.NOT_MODIFIED:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        try:
-            self.wfile.write(body)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True  # the reader left
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Stay quiet: a line per poll would hide the address."""

@@ -77,9 +77,10 @@ function follow(video, picture, move) {
 
 class Rollouts {
   constructor() {
+    this.found = new Map();
     this.list = element("ul", { class: "videos" });
     this.most = 12;
-    this.more = element("button", { type: "button", class: "quiet", click: () => { this.most += 12; this.key = null; this.update(this.data); } }, "Show more");
+    this.more = element("button", { type: "button", class: "quiet", click: () => { this.most += 12; this.update(this.data); } }, "Show more");
     this.box = part("rollouts", "Rollouts", this.list, this.more);
   }
 
@@ -88,15 +89,22 @@ class Rollouts {
     this.box.hidden = data.videos.length === 0;
     this.more.hidden = data.videos.length <= this.most;
     const shown = data.videos.filter((video) => video.src).slice(0, this.most);
-    const key = JSON.stringify(shown.map((video) => [video.caption, video.run, video.src.length, video.src.slice(-40)]));
-    if (key === this.key) return;
-    this.key = key;
-    const several = data.runs.length > 1;
-    this.list.replaceChildren(...shown.map((video) => {
-      const caption = element("h3", { class: "caption" }, video.caption, several ? element("span", { class: "words" }, data.runs[video.run].name) : null);
-      const box = element("li", {}, caption);
-      whenSeen(box, () => box.append(rollout(video, video.src)));
-      return box;
-    }));
+    // A video that is there already stays where it is, so that it plays on.
+    const boxes = shown.map((video) => {
+      const key = JSON.stringify([video.caption, video.run, video.src.length, video.src.slice(-64)]);
+      if (!this.found.has(key)) this.found.set(key, this.#box(video));
+      return this.found.get(key);
+    });
+    for (const box of [...this.list.children]) if (!boxes.includes(box)) box.remove();
+    boxes.forEach((box, place) => {
+      if (this.list.children[place] !== box) this.list.insertBefore(box, this.list.children[place] || null);
+    });
+  }
+
+  #box(video) {
+    const run = this.data.runs.length > 1 ? element("span", { class: "words" }, this.data.runs[video.run].name) : null;
+    const box = element("li", {}, element("h3", { class: "caption" }, video.caption, run));
+    whenSeen(box, () => box.append(rollout(video, video.src)));
+    return box;
   }
 }
