@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,6 @@ STATUS_COLOURS = {
     Status.INVALID_SUBMISSION: "#7e57c2",
     Status.VALID: "#4393c3",
 }
-STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "axes.titlesize": 10}
 SMOOTHING = 5
 """Steps that a line's moving mean spans; the raw points stay visible behind it."""
 
@@ -64,7 +64,7 @@ def draw_figures(folder: Path) -> list[Path]:
         "statuses": lambda axes: _statuses(axes, rows),
         "cost": lambda axes: _cost(axes, rows, summary["ledger"]),
     }
-    with matplotlib.rc_context(STYLE):
+    with styled():
         written = [draw_one(draw, folder / "figures" / f"{name}.png") for name, draw in panels.items()]
         overview = Figure(figsize=(13.5, 7.2), layout="constrained")
         grid = overview.subplot_mosaic([["score", "calibration", "weight"], ["statuses", "statuses", "cost"]])
@@ -73,6 +73,13 @@ def draw_figures(folder: Path) -> list[Path]:
         overview.suptitle(_title(summary["config"]), fontsize=12)
         written.append(save_figure(overview, folder / "figures" / "overview.png"))
     return written
+
+
+def styled() -> AbstractContextManager[None]:
+    """Return a context in which figures are drawn in the package's style."""
+    return matplotlib.rc_context(
+        {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "axes.titlesize": 10}
+    )
 
 
 def _title(config: dict[str, Any]) -> str:

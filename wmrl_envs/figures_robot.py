@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,12 +17,12 @@ from wmrl_envs.figures import (
     PREDICTED,
     REAL,
     REPORTED,
-    STYLE,
     draw_calibration,
     draw_line,
     draw_one,
     is_known,
     save_figure,
+    styled,
 )
 
 __all__ = ["draw_robot_figures"]
@@ -52,7 +51,7 @@ def draw_robot_figures(folder: Path) -> list[Path]:
         "success": lambda axes: _success(axes, rows, summary),
         "calibration": lambda axes: draw_calibration(axes, calibration, config["reward"]),
     }
-    with matplotlib.rc_context(STYLE):
+    with styled():
         written = [draw_one(draw, folder / "figures" / f"{name}.png") for name, draw in panels.items()]
         overview = Figure(figsize=(10.5, 4.0), layout="constrained")
         grid = overview.subplot_mosaic([list(panels)])
