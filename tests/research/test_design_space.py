@@ -32,12 +32,16 @@ def test_every_member_of_every_bundled_task_is_a_program_of_its_own(name: str) -
     rng = np.random.default_rng(0)
     for code in (codes[index] for index in rng.choice(space.size, 40, replace=False)):
         ast.parse(code)
-        assert "input/train.csv" in code and code.isascii() and code.endswith("\n")
+        assert (
+            ("input/names.txt" if name == "training-loop" else "input/train.csv") in code
+            and code.isascii()
+            and code.endswith("\n")
+        )
         assert max(len(line) for line in code.splitlines()) <= 140
         assert 12 <= len(code.splitlines()) <= 70
 
 
-@pytest.mark.parametrize("name", ["titanic", "weather", "anes96"])
+@pytest.mark.parametrize("name", ["titanic", "weather", "anes96", "training-loop"])
 def test_the_recorded_spaces_have_the_size_that_their_comparisons_need(name: str) -> None:
     assert 4000 <= space_of(name).size <= 8000
 
@@ -188,7 +192,7 @@ def test_a_label_of_words_needs_its_positive_class(write_task) -> None:  # type:
         DesignSpace.of(load_task(folder))
 
 
-@pytest.mark.parametrize("family", ["text", "image"])
+@pytest.mark.parametrize("family", ["text", "image", "training"])
 def test_families_refuse_data_that_they_have_no_solutions_for(write_task, family: str) -> None:  # type: ignore[no-untyped-def]
     design = {"family": family, "text": ["nothing"]}
     with pytest.raises(TaskError, match=f"the {family} family needs"):

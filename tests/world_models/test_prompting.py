@@ -52,6 +52,17 @@ def test_prompts_tell_what_decides_the_outcome(name, templates):
     assert all(status in ask(templates, task, answer="json") for status in ("runtime_error", "no_submission", "valid"))
 
 
+def test_prompts_of_a_task_that_a_command_grades_speak_of_its_file(templates):
+    task = load_task("training-loop")
+    told = [ask(templates, task, answer=answer) for answer in ("word", "json")]
+    told.append(ask(templates, task, answer="feedback", verdict="invalid"))
+    for text in told:
+        assert "./weights.npz" in text and "names.txt" in text and "bits_per_letter" in text
+        assert not any(word in text for word in ("submission.csv", "columns", "test.csv"))
+    assert "invalid, weights.npz is not what the task asks for" in told[-1]
+    assert "letter" in told[0].split("names.txt")[0], "what the task is about stands before its files"
+
+
 def test_compact_prompts_are_short(task):
     texts = [ask(PromptTemplates.load("compact"), load_task(name), "a = 1") for name in bundled_tasks()]
     assert max(map(len, texts)) < 1_700 and len(ask(PromptTemplates.load("compact"), task, "a = 1")) < 1_000

@@ -25,11 +25,11 @@ class Status(StrEnum):
     DISK = "disk"
     """The program wrote more than its scratch folder may hold."""
     NO_SUBMISSION = "no_submission"
-    """The program ended well but wrote no submission.csv."""
+    """The program ended well but wrote no submission."""
     INVALID_SUBMISSION = "invalid_submission"
-    """submission.csv does not answer the task: wrong ids, columns or values."""
+    """The submission does not answer the task, such as by wrong ids, columns or values."""
     VALID = "valid"
-    """submission.csv was scored."""
+    """The submission was scored."""
 
 
 STATUSES: tuple[Status, ...] = tuple(Status)

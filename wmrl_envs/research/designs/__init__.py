@@ -9,6 +9,7 @@ from wmrl_envs.research.designs.common import Choice, Family, Fragment, Option
 from wmrl_envs.research.designs.image import ImageFamily
 from wmrl_envs.research.designs.tabular import TabularFamily
 from wmrl_envs.research.designs.text import TextFamily
+from wmrl_envs.research.designs.training import TrainingFamily
 
 if TYPE_CHECKING:
     from wmrl_envs.research.task import ResearchTask
@@ -19,5 +20,6 @@ FAMILIES: dict[str, Callable[[ResearchTask], Family]] = {
     "tabular": TabularFamily.of,
     "text": TextFamily.of,
     "image": ImageFamily.of,
+    "training": TrainingFamily.of,
 }
 """Makes the solutions for a task, by the name of the family."""
