@@ -20,7 +20,6 @@ from wmrl_envs.research.outcome import STATUSES, Status
 
 __all__ = [
     "STATUS_COLOURS",
-    "STYLE",
     "draw_calibration",
     "draw_figures",
     "draw_line",
