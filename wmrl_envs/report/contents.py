@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import wmrl_envs
-from wmrl_envs.report.curves import learning_curves, tradeoff
+from wmrl_envs.report.curves import learning_curves
 from wmrl_envs.report.episodes import Episode
 from wmrl_envs.report.figure import Figure
 from wmrl_envs.report.folder import Run
@@ -16,6 +16,7 @@ from wmrl_envs.report.groups import Group, base_name, differing, grouped, shown
 from wmrl_envs.report.headline import cards, state_words, table
 from wmrl_envs.report.highlight import coloured_pieces
 from wmrl_envs.report.run_figures import run_figures
+from wmrl_envs.report.scores import tradeoff
 from wmrl_envs.report.text import clean_text, short_text
 from wmrl_envs.report.thinning import evenly, rounded
 from wmrl_envs.report.videos import Video, choose_videos, data_uri

@@ -7,35 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from wmrl_envs.report.episodes import number
-from wmrl_envs.report.figure import GROUP_STYLES, STREAMS, Control, Figure, Trace, axis, line, points
-from wmrl_envs.report.folder import Run
+from wmrl_envs.report.figure import GROUP_STYLES, MOST_GROUPS, STREAMS, Control, Figure, Trace, axis, line, points
 from wmrl_envs.report.groups import Group
+from wmrl_envs.report.scores import end_of, reported, spent
 from wmrl_envs.report.text import for_plotly
 from wmrl_envs.report.thinning import Floats, rounded, smooth
 
-__all__ = ["learning_curves", "reported", "tradeoff"]
+__all__ = ["learning_curves"]
 
-MOST_GROUPS = 35
 _REWARD_AXIS = axis("mean reward", rangemode="tozero")
-
-
-def reported(run: Run, when: str) -> tuple[float | None, float | None]:
-    """Return an evaluation's score and its standard error: a robot's mean success is its score."""
-    found = run.before if when == "before" else run.after
-    return number(found.get("mean" if run.kind == "robot" else "score")), number(found.get("standard_error"))
-
-
-def spent(run: Run) -> Floats:
-    """Return what each step had cost in real terms, cumulated, [rows]; NaN where unknown.
-
-    CPU seconds of execution in research, labels read on robots.
-    """
-    column = "labels" if run.kind == "robot" else "execution_seconds"
-    if column not in run.rows:
-        return np.full(len(run.rows), np.nan)
-    values: Floats = run.rows[column].to_numpy(dtype=np.float64)
-    return np.nancumsum(values) if run.kind == "robot" else values
 
 
 def learning_curves(groups: Sequence[Group], kind: str, *, most: int) -> Figure | None:
@@ -59,20 +39,7 @@ def learning_curves(groups: Sequence[Group], kind: str, *, most: int) -> Figure 
     controls = [Control("Against", against)]
     if len(groups) > 1:
         controls.insert(0, Control("Reward", [STREAMS[name][0] for name in streams]))
-    traces: list[Trace] = []
-    for x_index in range(len(against)):
-        for place, group in enumerate(groups):
-            for stream_index, stream in enumerate(streams):
-                when = [x_index] if len(groups) == 1 else [stream_index, x_index]
-                if len(groups) == 1:
-                    words, style = (
-                        STREAMS[stream][0],
-                        (STREAMS[stream][1], "dash" if stream == "predicted_reward" else "solid"),
-                    )
-                else:
-                    words, style = group.name, GROUP_STYLES[place]
-                traces += _curve(group, stream, x_index, words, style, when, most)
-            traces += _reports(group, place, x_index, len(groups) == 1)
+    traces = [trace for x_index in range(len(against)) for trace in _traces(groups, streams, x_index, most)]
     return Figure(
         id=f"{kind}-curves",
         title="Learning curves",
@@ -84,6 +51,22 @@ def learning_curves(groups: Sequence[Group], kind: str, *, most: int) -> Figure 
         controls=[control for control in controls if len(control.options) > 1 or len(controls) == 2],
         wide=True,
     )
+
+
+def _traces(groups: Sequence[Group], streams: Sequence[str], x_index: int, most: int) -> list[Trace]:
+    """Return the curves against one axis: a stream a colour for one group, a group a colour for several."""
+    traces: list[Trace] = []
+    for place, group in enumerate(groups):
+        for choice, stream in enumerate(streams):
+            if len(groups) == 1:
+                dash = "dash" if stream == "predicted_reward" else "solid"
+                traces += _curve(
+                    group, stream, x_index, STREAMS[stream][0], (STREAMS[stream][1], dash), [x_index], most
+                )
+            else:
+                traces += _curve(group, stream, x_index, group.name, GROUP_STYLES[place], [choice, x_index], most)
+        traces += _reports(group, place, x_index, len(groups) == 1)
+    return traces
 
 
 def _streams(groups: Sequence[Group]) -> list[str]:
@@ -139,15 +122,17 @@ def _curve(
 
 
 def _over_seeds(known: list[tuple[Floats, Floats]], most: int) -> tuple[Floats, Floats, Floats]:
-    """Return places, mean and standard deviation of runs, as far as all of them reach: [n] each."""
-    low, high = max(x.min() for x, _ in known), min(x.max() for x, _ in known)
-    if high <= low:
-        low, high = min(x.min() for x, _ in known), max(x.max() for x, _ in known)
+    """Return places, mean and standard deviation over the runs that got so far: [n] each."""
     places = np.unique(np.concatenate([x for x, _ in known]))
-    places = places[(places >= low) & (places <= high)]
-    grid = places if 0 < len(places) <= most else np.linspace(low, high, most)
-    values = np.array([np.interp(grid, x, smooth(y)) for x, y in known])
-    return grid, values.mean(axis=0), values.std(axis=0, ddof=1)
+    grid = places if len(places) <= most else np.linspace(places[0], places[-1], most)
+    values = np.array([np.interp(grid, x, smooth(y), left=np.nan, right=np.nan) for x, y in known])
+    here = np.isfinite(values)
+    count = here.sum(axis=0)
+    kept = count > 0  # a grid of few places may fall between the points of runs that do not meet
+    grid, values, here, count = grid[kept], values[:, kept], here[:, kept], count[kept]
+    mean = np.where(here, values, 0.0).sum(axis=0) / count
+    squares = np.where(here, values - mean, 0.0) ** 2
+    return grid, mean, np.sqrt(squares.sum(axis=0) / np.maximum(count - 1, 1))
 
 
 def _reports(group: Group, place: int, x_index: int, alone: bool) -> list[Trace]:
@@ -158,7 +143,7 @@ def _reports(group: Group, place: int, x_index: int, alone: bool) -> list[Trace]
         scores = [score for _, score, _ in found if score is not None]
         if not scores:
             continue
-        ends = [_end(run, x_index) for run, score, _ in found if score is not None]
+        ends = [end_of(run, against_cost=bool(x_index)) for run, score, _ in found if score is not None]
         errors = [error for _, _, error in found if error is not None]
         spread = 2 * errors[0] if len(scores) == 1 and errors else 2 * _standard_error(scores)
         end = float(np.mean(ends))
@@ -178,12 +163,6 @@ def _reports(group: Group, place: int, x_index: int, alone: bool) -> list[Trace]
     if not alone:
         trace["legendgroup"] = for_plotly(group.name)
     return [trace]
-
-
-def _end(run: Run, x_index: int) -> float:
-    column = (run.rows["step"].to_numpy(float), spent(run))[x_index]
-    known = column[np.isfinite(column)]
-    return float(known[-1]) if len(known) else 0.0
 
 
 def _standard_error(scores: Sequence[float]) -> float:
@@ -208,37 +187,3 @@ def _words(groups: Sequence[Group], kind: str) -> str:
 
 
 _WHEN = ("before", "after")
-
-
-def tradeoff(groups: Sequence[Group], kind: str) -> Figure | None:
-    """Return reported score against what it cost, a point a run; ``None`` for fewer than two points."""
-    traces: list[Trace] = []
-    for place, group in enumerate(groups[:MOST_GROUPS]):
-        found = [
-            (_end(run, 1), score, run)
-            for run in group.runs
-            for score, _ in [reported(run, "after")]
-            if score is not None
-        ]
-        if found:
-            trace = points(
-                [at for at, _, _ in found], [score for _, score, _ in found], group.name, GROUP_STYLES[place][0]
-            )
-            trace["marker"] |= {"size": 11, "symbol": _SYMBOLS[(place // 7) % len(_SYMBOLS)], "opacity": 0.85}
-            trace["text"] = [for_plotly(run.name) for _, _, run in found]
-            trace["hovertemplate"] = "%{text}<br>score %{y:.3f} for %{x:,.0f}<extra></extra>"
-            traces.append(trace)
-    if sum(len(trace["x"]) for trace in traces) < 2:
-        return None
-    cost = "labels read" if kind == "robot" else "CPU seconds really executed, warm-up included"
-    return Figure(
-        id=f"{kind}-tradeoff",
-        title="What a score cost",
-        summary=f"Each run's evaluation after training against {cost}: up and to the left is better.",
-        traces=traces,
-        layout={"xaxis": axis(cost, rangemode="tozero"), "yaxis": axis("reported score")},
-        wide=True,
-    )
-
-
-_SYMBOLS = ("circle", "square", "triangle-up", "cross", "star")

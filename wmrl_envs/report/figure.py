@@ -19,7 +19,7 @@ import numpy as np
 from wmrl_envs.report.text import for_plotly
 from wmrl_envs.report.thinning import Floats, extremes, rounded
 
-__all__ = ["GROUP_STYLES", "STREAMS", "Control", "Figure", "axis", "line", "points"]
+__all__ = ["GROUP_STYLES", "MOST_GROUPS", "STREAMS", "Control", "Figure", "axis", "line", "points"]
 
 Trace = dict[str, Any]
 
@@ -35,6 +35,8 @@ _COLOURS = ("@blue", "@orange", "@green", "@purple", "@sky", "@ink", "@yellow")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 GROUP_STYLES = [(colour, dash) for dash in _DASHES for colour in _COLOURS]
 """Colour and dash that tell groups apart, so that no two of the first 35 look alike, to the colour-blind too."""
+MOST_GROUPS = len(GROUP_STYLES)
+"""Groups that a figure shows."""
 
 
 @dataclass(frozen=True)

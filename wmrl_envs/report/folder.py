@@ -15,14 +15,13 @@ import pandas as pd
 
 from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.report.episodes import Episode, number, numbers, read_episodes
+from wmrl_envs.report.files import as_object, as_objects, modified, read_metrics, read_object
 from wmrl_envs.report.text import short_text
 
 __all__ = ["Map", "Pairs", "Run", "State", "find_runs", "read_run", "read_runs", "tell_apart"]
 
 STALE_SECONDS = 900.0
 """A run without a summary that wrote nothing for so long is taken for stopped."""
-MOST_FILE = 400_000_000
-"""Bytes of a JSON or CSV file that is still read."""
 _WHAT_IT_IS = "a run folder is what wmrl train leaves: it holds config.json, and metrics.csv once a step is done"
 
 State = Literal["finished", "going", "stopped"]
@@ -146,23 +145,23 @@ def read_run(folder: Path, *, episodes: int = 400) -> Run:
     """
     problems: list[str] = []
     config = _config(folder)
-    read = {name: _json(folder / f"{name}.json", problems) for name in ("versions", "before", "summary", "after")}
+    read = {name: read_object(folder / f"{name}.json", problems) for name in ("versions", "before", "summary", "after")}
     summary = read["summary"]
-    rows = _metrics(folder / "metrics.csv", problems)
+    rows = read_metrics(folder / "metrics.csv", problems)
     found = read_episodes(folder / "trajectories.jsonl", episodes)
     if found.damaged:
         problems.append(f"{found.damaged} lines of trajectories.jsonl could not be read")
-    calibration = _json(folder / "calibration.json", problems)
-    modified = max((_modified(folder / name) for name in _FILES), default=0.0)
+    calibration = read_object(folder / "calibration.json", problems)
+    newest = max((modified(folder / name) for name in _FILES), default=0.0)
     return Run(
         folder=folder,
         name=short_text(folder.absolute().name),
         kind="robot" if "tasks" in config and "task" not in config else "research",
-        state="finished" if summary else "going" if time.time() - modified < STALE_SECONDS else "stopped",
+        state="finished" if summary else "going" if time.time() - newest < STALE_SECONDS else "stopped",
         config=config,
         versions={short_text(name, 40): short_text(value, 40) for name, value in read["versions"].items()},
         before=read["before"],
-        after=_object(summary.get("after")) or read["after"],
+        after=as_object(summary.get("after")) or read["after"],
         summary=summary,
         rows=rows,
         pairs=_pairs(calibration, found.chosen),
@@ -170,20 +169,13 @@ def read_run(folder: Path, *, episodes: int = 400) -> Run:
         episodes=found.chosen,
         episodes_written=found.total,
         videos=_videos(folder),
-        best=[_best(folder, entry) for entry in _objects(summary.get("best_solutions"))[:50]],
-        modified=modified,
+        best=[_best(folder, entry) for entry in as_objects(summary.get("best_solutions"))[:50]],
+        modified=newest,
         problems=problems,
     )
 
 
 _FILES = ("config.json", "before.json", "after.json", "metrics.csv", "summary.json", "trajectories.jsonl")
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -197,48 +189,6 @@ def _config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ConfigurationError(f"{path} holds no settings by name; {_WHAT_IT_IS}")
     return config
-
-
-def _json(path: Path, problems: list[str]) -> dict[str, Any]:
-    """Return a file's JSON object; an empty one, with a note of the problem, if there is none to be had."""
-    try:
-        if path.stat().st_size > MOST_FILE:
-            raise ValueError("it is too large")
-        found = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as problem:
-        problems.append(f"{path.name} could not be read ({short_text(str(problem), 80)})")
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _metrics(path: Path, problems: list[str]) -> pd.DataFrame:
-    """Return the numbers of metrics.csv by step; none where it is missing or no table."""
-    empty = pd.DataFrame({"step": pd.Series(dtype=float)})
-    try:
-        if path.stat().st_size > MOST_FILE:
-            raise ValueError("it is too large")
-        rows = pd.read_csv(path, on_bad_lines="skip", encoding_errors="replace", low_memory=False)
-    except FileNotFoundError:
-        return empty
-    except (OSError, ValueError, RecursionError) as problem:
-        problems.append(f"metrics.csv could not be read ({short_text(str(problem), 80)})")
-        return empty
-    if "step" not in rows:
-        problems.append("metrics.csv has no column step")
-        return empty
-    rows = rows.apply(pd.to_numeric, errors="coerce").replace([np.inf, -np.inf], np.nan).astype(float)
-    rows = pd.DataFrame(rows[rows["step"].between(0, 1e12)])
-    return rows.drop_duplicates("step", keep="last").sort_values("step", ignore_index=True)
 
 
 def _pairs(calibration: Mapping[str, Any], episodes: Sequence[Episode]) -> Pairs:
@@ -265,8 +215,8 @@ def _maps(folder: Path, calibration: Mapping[str, Any], rows: pd.DataFrame, prob
         problems.append(f"calibration_history.json could not be read ({short_text(str(problem), 80)})")
         history = []
     last = float(rows["step"].iloc[-1]) if len(rows) else 0.0
-    end = {"step": last, **_object(calibration.get("knots"))}
-    maps = [found for entry in _objects(history) or [end] if (found := _map(entry)) is not None]
+    end = {"step": last, **as_object(calibration.get("knots"))}
+    maps = [found for entry in as_objects(history) or [end] if (found := _map(entry)) is not None]
     return sorted(maps, key=lambda found: found.step)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from wmrl_envs.report.curves import reported
 from wmrl_envs.report.episodes import number
 from wmrl_envs.report.folder import Run
 from wmrl_envs.report.groups import Group
+from wmrl_envs.report.scores import reported
 
 __all__ = ["cards", "cost_ratio", "state_words", "table"]
 
