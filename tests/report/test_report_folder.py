@@ -36,7 +36,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert shown == {
         "Reported score": "0.420 → 0.800",
         "Real execution": "32.0 s",
-        "Cost against executing everything": "27%",
+        "Cost ratio": "27%",
         "Executed": "220",
     }
 

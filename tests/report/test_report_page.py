@@ -62,6 +62,19 @@ def test_curves_of_seeds_have_mean_and_spread(tmp_path: Path) -> None:
     assert band["y"][: len(spread)] == pytest.approx(np.mean(runs, axis=0) + spread, abs=1e-3)
 
 
+def test_a_seed_that_got_less_far_shortens_no_curve(tmp_path: Path) -> None:
+    folders = [research_run(tmp_path / str(seed), seed=seed) for seed in range(3)]
+    for folder in folders[1:]:
+        rows = read_run(folder).rows
+        rows.iloc[:4].to_csv(folder / "metrics.csv", index=False)
+    shown = contents(read_runs(folders, episodes=10), Limits())
+    (curves,) = [figure for figure in figures(shown) if figure["id"] == "research-curves"]
+    band, mean = (trace for trace in curves["data"] if trace["_when"] == [0] and "real" in trace["name"])
+    alone = read_run(folders[0]).rows["real_reward"].rolling(5, min_periods=1, center=True).mean()
+    assert mean["x"] == list(range(1, 13)) and mean["y"][4:] == pytest.approx(alone[4:], abs=1e-3)
+    assert band["y"][4:12] == mean["y"][4:]
+
+
 def test_a_page_that_is_too_large_drops_what_tells_least_and_says_so(tmp_path: Path) -> None:
     code = "x = 1\n" * 300
     episodes = [episode(step, step, anchor=step % 4 == 0) for step in range(400)]

@@ -59,10 +59,9 @@ def _traces(groups: Sequence[Group], streams: Sequence[str], x_index: int, most:
     for place, group in enumerate(groups):
         for choice, stream in enumerate(streams):
             if len(groups) == 1:
-                dash = "dash" if stream == "predicted_reward" else "solid"
-                traces += _curve(
-                    group, stream, x_index, STREAMS[stream][0], (STREAMS[stream][1], dash), [x_index], most
-                )
+                words, colour = STREAMS[stream]
+                style = (colour, "dash" if stream == "predicted_reward" else "solid")
+                traces += _curve(group, stream, x_index, words, style, [x_index], most)
             else:
                 traces += _curve(group, stream, x_index, group.name, GROUP_STYLES[place], [choice, x_index], most)
         traces += _reports(group, place, x_index, len(groups) == 1)

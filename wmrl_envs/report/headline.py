@@ -102,9 +102,9 @@ def _research_cards(run: Run) -> list[dict[str, str] | None]:
         "detail": "CPU seconds" + ("" if not warmup else f", {warmup:,.1f} of them to warm the world model up"),
     }
     share = ratio is not None and {
-        "label": "Cost against executing everything",
+        "label": "Cost ratio",
         "value": f"{ratio:.0%}",
-        "detail": "everything spent over an estimate for executing every attempt",
+        "detail": "of an estimate for executing everything",
     }
     counts = executions is not None and {
         "label": "Executed",
@@ -121,7 +121,7 @@ def _robot_cards(run: Run) -> list[dict[str, str] | None]:
     card = {"label": "Labels read", "value": f"{read:,.0f}", "detail": f"of {played or 0:,.0f} rollouts played"}
     if ratio is None:
         return [card]
-    share = {"label": "Cost against labelling everything", "value": f"{ratio:.0%}", "detail": "labels over rollouts"}
+    share = {"label": "Cost ratio", "value": f"{ratio:.0%}", "detail": "labels over rollouts"}
     return [card, share]
 
 
