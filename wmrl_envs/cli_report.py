@@ -11,7 +11,9 @@ from wmrl_envs.cli_console import console, errors
 
 __all__ = ["report_command", "watch_command"]
 
-Runs = Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.", show_default=False)]
+Runs = Annotated[
+    list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold some.", show_default=False)
+]
 
 
 def report_command(
