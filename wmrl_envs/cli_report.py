@@ -12,7 +12,7 @@ from wmrl_envs.cli_console import console, errors
 __all__ = ["report_command", "watch_command"]
 
 Runs = Annotated[
-    list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold some.", show_default=False)
+    list[Path], typer.Argument(metavar="RUN", help="Run folders, or folders that hold some.", show_default=False)
 ]
 
 
