@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
+
 from report_pages import drawn, report
 from report_runs import research_run, robot_run
 

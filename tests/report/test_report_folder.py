@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from report_runs import episode, research_run, write, write_lines
 
+from report_runs import episode, research_run, write, write_lines
 from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.report.episodes import read_episodes
 from wmrl_envs.report.folder import find_runs, read_run, read_runs

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page, expect
+
 from report_pages import drawn, report
 from report_runs import episode, outcome, research_run
 

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
-from report_runs import episode, metrics, research_run, robot_run, write_lines
 
+from report_runs import episode, metrics, research_run, robot_run, write_lines
 from runs import start_wmrl
 from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.report import ReportServer

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects
 import pytest
-from report_runs import episode, research_run, robot_run
 
+from report_runs import episode, research_run, robot_run
 from runs import wmrl
 from wmrl_envs.errors import ConfigurationError
 from wmrl_envs.report import write_report
