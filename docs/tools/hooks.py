@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -35,9 +36,8 @@ _FENCED = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)[ \t]*$", re.MULTILINE
 _DIAGRAM = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*(images/[^"]+\.svg)"[^>]*>')
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Link every package folder under the name that it is imported by."""
-    _pages.cache_clear()  # `mkdocs serve` builds several times
+def on_startup(**kwargs: Any) -> None:
+    """Link every package folder under the name that it is imported by, before the reference's plugin looks for it."""
     package = ROOT / "build/api/wmrl_envs"
     package.mkdir(parents=True, exist_ok=True)
     folders = [ROOT / name for name in ("wrappers", "agents", "robotics")]
@@ -48,11 +48,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     for name, path in wanted.items():
         if not (package / name).exists():
             (package / name).symlink_to(path)
-    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from files outside docs/."""
+    _pages.cache_clear()  # `mkdocs serve` builds several times
     for source, place in _pages().items():
         files.append(File.generated(config, place, content=_content(source)))
     files.append(File.generated(config, "command_line.md", content=_command_line()))
