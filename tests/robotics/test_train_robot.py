@@ -147,6 +147,10 @@ def test_a_folder_keeps_to_its_settings(unbroken: Path, tmp_path: Path) -> None:
         train_robot(config(videos=1), unbroken)
     with pytest.raises(CheckpointError, match="group_size was 6, now 3"):
         train_robot(config(videos=1, group_size=3), unbroken, resume=True)
+    before = (unbroken / "summary.json").read_text()
+    with pytest.raises(ConfigurationError, match="has taken 4 steps, more than steps=3; resume it with at least 4"):
+        train_robot(config(videos=1, steps=3), unbroken, resume=True)
+    assert (unbroken / "summary.json").read_text() == before
     with pytest.raises(CheckpointError, match="no run to resume"):
         train_robot(config(), tmp_path / "nothing", resume=True)
 
