@@ -22,6 +22,7 @@ from wmrl_envs.research.recording import (
     Draw,
     Member,
     code_key,
+    data_digest,
     draw_of,
     members_to_record,
     outcome_of,
@@ -199,3 +200,12 @@ def test_a_leaderboard_is_made_of_executed_sound_members(write_task, sandbox: Pr
     assert json.loads(make_leaderboard(folder, sandbox, 4, seed=1).read_text()) == first
     with pytest.raises(ConfigurationError, match="population must be at least 1, got 0"):
         make_leaderboard(folder, sandbox, 0)
+
+
+def test_compiled_files_beside_a_tasks_own_are_no_data(write_task):
+    folder = write_task()
+    before = data_digest(ResearchTask.load(folder)), ResearchTask.load(folder).inventory.files
+    for name in ("public", "private"):
+        (folder / name / "__pycache__").mkdir()
+        (folder / name / "__pycache__" / "train.cpython-311.pyc").write_bytes(b"compiled")
+    assert (data_digest(ResearchTask.load(folder)), ResearchTask.load(folder).inventory.files) == before

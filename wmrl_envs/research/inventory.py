@@ -15,7 +15,7 @@ from wmrl_envs.errors import TaskError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Column", "DataInventory"]
+__all__ = ["Column", "DataInventory", "data_files"]
 
 MANY_FILES = 20
 """More files than these of one folder and ending are counted, not listed."""
@@ -24,6 +24,11 @@ SHOWN_MEMBERS = 10
 MOST_HEADER = 400
 """Longest header line that is shown, in characters."""
 _SIZES = (("MB", 2**20), ("kB", 2**10))
+
+
+def data_files(folder: Path) -> list[Path]:
+    """Return the files of a folder and those below it, sorted, without what installers compile of Python files."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class DataInventory:
             except (OSError, ValueError) as error:
                 raise TaskError(f"cannot read {public / name}: {error}") from error
 
-        paths = sorted(path for path in public.rglob("*") if path.is_file())
+        paths = data_files(public)
         found = [(path.relative_to(public).as_posix(), path) for path in paths]
         train, test = read("train.csv"), read("test.csv")
         whole = train is not None and test is not None

@@ -31,6 +31,7 @@ import numpy as np
 from wmrl_envs.errors import ConfigurationError, RecordingError, SandboxError
 from wmrl_envs.research.design_space import DesignSpace
 from wmrl_envs.research.execution import graded_run
+from wmrl_envs.research.inventory import data_files
 from wmrl_envs.research.outcome import STATUSES, Outcome, Status, ladder_reward
 from wmrl_envs.research.scoring import Runner, valid_feedback
 
@@ -109,7 +110,7 @@ def data_digest(task: ResearchTask) -> str:
     """Return a digest of the data that scores depend on: every public and private file."""
     digest = hashlib.sha256()
     folders = (task.public, task.folder / "private")
-    for path in (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()):
+    for path in (path for folder in folders for path in data_files(folder)):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
 

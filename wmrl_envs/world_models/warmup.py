@@ -19,6 +19,7 @@ import numpy as np
 from wmrl_envs.errors import WorldModelError
 from wmrl_envs.research.design_space import DesignSpace
 from wmrl_envs.research.grading import Grader, Submission, check_graded
+from wmrl_envs.research.inventory import data_files
 from wmrl_envs.research.leaderboard import HALVES
 from wmrl_envs.research.outcome import Outcome
 from wmrl_envs.research.sandbox.replay import ReplaySandbox
@@ -198,8 +199,8 @@ class WarmupCache:
 
 def _task_files(folder: Path) -> list[list[str | int]]:
     entries: list[list[str | int]] = []
-    for path in sorted(folder.rglob("*")):
-        if not path.is_file() or path.name.startswith("recording"):
+    for path in data_files(folder):
+        if path.name.startswith("recording"):
             continue
         status = path.stat()
         content = f"{status.st_size} {status.st_mtime_ns}"
