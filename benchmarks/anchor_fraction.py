@@ -37,11 +37,11 @@ KINDS = {
 }
 """What trains on a share of the groups, in words, and its colour; all else is executed in full: ``real``."""
 RIVALS = ("anchors-only", "real")
-BUDGETS = (0.05, 0.1, 0.2, 0.4)
+BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.4)
 """Costs, as shares of executing everything, at which the rows are compared."""
 LONGER = 1.6
 """Groups of the anchors-only runs over what the rectified ones execute, so that they reach the same cost."""
-RIVAL_TUNING = 3
+RIVAL_TUNING = 2
 """Tuning seeds of the rivals over those of the rectified rows: their runs differ more, and no rival is to lose by an
 unlucky choice."""
 
@@ -181,12 +181,21 @@ class Results:
         limits = {task: budget * self.cost(REAL, task).mean() for task in self.grid.tasks}
         if any(self.of(arm, task).seconds[:, 1].mean() > limit for task, limit in limits.items()):
             return None
-        spent = {task: np.full(self.grid.seeds, limit) for task, limit in limits.items()}
-        return Estimate.of(self.mean(lambda task: self.of(arm, task).score_at(spent[task], cached=False)))
+
+        def reached(rate: float) -> FloatArray:
+            spent = {task: np.full(self.grid.seeds, limit) for task, limit in limits.items()}
+            return self.mean(lambda task: self.curves[arm.name, task, rate].score_at(spent[task], cached=False))
+
+        return Estimate.of(max(map(reached, rates_of(arm, self.curves)), key=np.mean))
 
 
-def choose(grid: Grid, tuning: CurveTable) -> dict[tuple[Arm, Arm], float]:
-    """Choose step sizes on the tuning seeds.
+def rates_of(arm: Arm, curves: CurveTable) -> list[float]:
+    """Return the step sizes with which an arm was run."""
+    return sorted({rate for name, _, rate in curves if name == arm.name})
+
+
+def choose(grid: Grid, curves: CurveTable) -> dict[tuple[Arm, Arm], float]:
+    """Choose step sizes among those that were run.
 
     Returns:
         By (arm, arm) the one with which the arm ends best; by (rival, arm) that with which the rival is best at the
@@ -195,24 +204,22 @@ def choose(grid: Grid, tuning: CurveTable) -> dict[tuple[Arm, Arm], float]:
 
     def best(arm: Arm, score: Callable[[Curves, str], FloatArray]) -> float:
         return max(
-            grid.rates,
-            key=lambda rate: float(
-                np.mean([score(tuning[arm.name, task, rate], task).mean() for task in grid.tasks]),
-            ),
+            rates_of(arm, curves),
+            key=lambda rate: float(np.mean([score(curves[arm.name, task, rate], task).mean() for task in grid.tasks])),
         )
 
     chosen = {}
     for arm in grid.arms:
         end = arm.end(grid.base)
-        chosen[arm, arm] = best(arm, lambda curves, task, end=end: curves.report[:, end])  # type: ignore[misc]
+        chosen[arm, arm] = best(arm, lambda runs, task, end=end: runs.report[:, end])  # type: ignore[misc]
         if arm.kind in ("learning", "frozen"):
-            cost = {task: tuning[arm.name, task, chosen[arm, arm]].seconds[:, -1].mean() for task in grid.tasks}
+            cost = {task: curves[arm.name, task, chosen[arm, arm]].seconds[:, -1].mean() for task in grid.tasks}
             for rival in (REAL, Arm("anchors-only", arm.fraction)):
                 chosen[rival, arm] = best(
                     rival,
-                    lambda curves, task, cost=cost: curves.score_at(
-                        np.full(len(curves.report), cost[task]), cached=False
-                    ),  # type: ignore[misc]
+                    lambda runs, task, cost=cost: runs.score_at(  # type: ignore[misc]
+                        np.full(len(runs.report), cost[task]), cached=False
+                    ),
                 )
     return chosen
 
@@ -229,7 +236,8 @@ def run_grid(grid: Grid, folder: Path, workers: int) -> Results:
     rates = {arm: sorted({rate for (of, _), rate in chosen.items() if of == arm}) for arm in grid.arms}
     final = grid.jobs(range(grid.seeds), rates)
     run_jobs(final, folder, workers=workers, done=told)
-    return Results(grid, load_curves(final, folder), chosen)
+    curves = load_curves(final, folder)
+    return Results(grid, curves, choose(grid, curves))  # the rivals', of what tuning left, in hindsight
 
 
 def verdict(lead: Estimate) -> str:
@@ -268,8 +276,11 @@ def on_the_way(results: Results) -> str:
 
     def cell(arm: Arm, budget: float) -> str | None:
         score = results.at_budget(arm, budget)
-        spent = results.mean(lambda task: results.of(arm, task).seconds[:, -1]).mean() / results.full()
-        return None if score is None else f"*{score}*" if spent < 0.95 * budget else str(score)
+        ended = all(
+            results.of(arm, task).seconds[:, -1].mean() < budget * results.cost(REAL, task).mean()
+            for task in results.grid.tasks
+        )
+        return None if score is None else f"*{score}*" if ended else str(score)
 
     rows = ([*words(arm), *(cell(arm, budget) for budget in BUDGETS)] for arm in results.grid.arms)
     return table(["anchor fraction", "trained on", *(f"{budget:.0%}" for budget in BUDGETS)], rows)
@@ -287,33 +298,30 @@ def by_task(results: Results) -> str:
 
 
 def choices(results: Results) -> str:
-    """Return the best row for each sum that can be spent, beside what the rivals reach for as much."""
-    alone = [arm for arm in results.grid.arms if arm.kind == "anchors-only"]
+    """Return what each kind reaches for some costs, by its best fraction for that."""
 
-    def row(budget: float) -> list[object]:
-        affordable = [arm for arm in results.grid.arms if results.share(arm) <= budget]
-        best = max(affordable, key=lambda arm: results.final(arm).mean, default=None)
-        chosen = (
-            [None] * 3 if best is None else [", ".join(words(best)), f"{results.share(best):.0%}", results.final(best)]
-        )
-        rivals = [score for score in (results.at_budget(arm, budget) for arm in alone) if score is not None]
-        rival = max(rivals, key=lambda score: score.mean, default=None)
-        return [f"{budget:.0%}", *chosen, results.at_budget(REAL, budget), rival]
+    def row(budget: float) -> list[str | None]:
+        cells: list[str | None] = []
+        reached = {arm: score for arm in results.grid.arms if (score := results.at_budget(arm, budget)) is not None}
+        first = max(reached, key=lambda arm: reached[arm].mean, default=None)
+        for kind in (*KINDS, "real"):
+            arm = max((arm for arm in reached if arm.kind == kind), key=lambda arm: reached[arm].mean, default=None)
+            told = None if arm is None else f"{reached[arm]}" + (f" by {arm.fraction:g}" if kind != "real" else "")
+            cells.append(f"**{told}**" if arm is not None and arm == first else told)
+        return [f"{budget:.0%}", *cells]
 
-    headings = ["to spend, of what executing everything costs", "choose", "which costs", "reported score"]
-    return table(
-        [*headings, "everything executed, stopped there", "the best of the executed groups alone"], map(row, BUDGETS)
-    )
+    headings = ["spent, of what executing everything costs", *(label for label, _ in KINDS.values())]
+    return table([*headings, "everything executed, stopped there"], map(row, BUDGETS))
 
 
 def good_fractions(results: Results, kind: str) -> tuple[Arm, list[Arm]]:
-    """Return the row of a kind that ends best, and all that are not below it by two standard errors, paired by seed."""
+    """Return the row of a kind that ends best, and all within one standard error of it, paired by seed."""
     arms = [Arm(kind, fraction) for fraction in results.grid.fractions]
     best = max(arms, key=lambda arm: results.final(arm).mean)
 
     def close(arm: Arm) -> bool:
         behind = results.mean(lambda task: results.score(best, task) - results.score(arm, task))
-        return float(behind.mean()) <= 2 * Estimate.of(behind).error
+        return float(behind.mean()) <= Estimate.of(behind).error
 
     return best, [arm for arm in arms if close(arm)]
 
@@ -331,11 +339,11 @@ def answer(results: Results) -> str:
     for kind, start in (("learning", "With a world model that learns"), ("frozen", "With a frozen one")):
         best, good = good_fractions(results, kind)
         least = good[0]
+        told = "the best" if least == best else f"the smallest within a standard error of the best ({best.fraction:g})"
         points.append(
-            f"- **{start}: {least.fraction:g}**, the smallest fraction that is not clearly below the best "
-            f"({best.fraction:g}). It ends at {results.final(least)} for {results.share(least):.0%} of the cost, "
-            f"{results.final(best)} being the best and {results.final(REAL)} everything executed. It executes "
-            f"{results.groups(least):.0f} groups in all."
+            f"- **{start}: {least.fraction:g}**, {told}. It executes {results.groups(least):.0f} groups in all, costs "
+            f"{results.share(least):.0%} of executing everything, and ends at {results.final(least)}; everything "
+            f"executed ends at {results.final(REAL)}."
         )
     ours = [Arm("learning", fraction) for fraction in grid.fractions]
     for rival, told in (
@@ -365,6 +373,8 @@ def markdown(results: Results) -> str:
 
 {answer(results)}
 
+Scores by what has been spent on each task, with the fraction that is best for it; the highest in bold:
+
 {choices(results)}
 
 ![Reported score against anchor fraction and against cost](anchor_fraction.png)
@@ -381,11 +391,12 @@ Of {base.groups} groups a whole number is executed in each step, the nearest to 
 each is drawn by itself. The executed groups alone pay no warm-up; they take as many steps as it takes to execute that
 fraction of all groups, and are run on for the comparison at equal cost.
 
-Each row's step size is the best of {", ".join(f"{rate:g}" for rate in grid.rates)} on {grid.tuning_seeds} other seeds,
-the rivals' on {RIVAL_TUNING * grid.tuning_seeds}; for the comparisons at equal cost theirs is the best for just that
-cost. Differences are paired by seed; bold ones are clear of zero by two standard errors. With {grid.seeds} seeds a
-difference of .03 between neighbouring fractions is often chance; longer runs, other numbers of groups, several turns
-and policies that generalise were not measured here.
+Each row's step size is the best of {", ".join(f"{rate:g}" for rate in grid.rates)} on {grid.tuning_seeds} other seeds.
+The rivals (everything executed, the executed groups alone) were tuned on {RIVAL_TUNING * grid.tuning_seeds}, at their
+end and at each cost that they are compared at, and of the step sizes that won there they have at every cost the one
+that turned out best on the seeds shown, which favours them. Differences are paired by seed; bold ones are clear of zero
+by two standard errors. With {grid.seeds} seeds a difference of .03 between neighbouring fractions is often chance;
+longer runs, other numbers of groups, several turns and policies that generalise were not measured here.
 
 ## How each row ends
 
@@ -393,8 +404,8 @@ and policies that generalise were not measured here.
 
 ## When as much has been spent
 
-Scores on the way, when the share of the cost of executing everything that heads the column has been spent. Empty where
-a row spends that much on its warm-up, in italics where it has ended before.
+Scores on the way, when on each task the share of its cost of executing everything that heads the column has been spent.
+Empty where a row spends that much on its warm-up, in italics where it has ended before on all tasks.
 
 {on_the_way(results)}
 
@@ -435,8 +446,10 @@ def draw(results: Results, path: Path) -> None:
     by_fraction.set(xscale="log", xlabel="anchor fraction (1: everything executed)", ylabel="reported score")
     by_fraction.set_xticks([*results.grid.fractions, 1.0], [f"{x:g}" for x in (*results.grid.fractions, 1.0)])
     by_cost.set(xscale="log", xlabel="cost against executing everything (labels: anchor fraction)")
-    by_cost.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    by_fraction.set_ylim(bottom=max(0.0, min(by_fraction.get_ylim()[0], full - 0.2)))
+    marks = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+    by_cost.set_xticks(marks, [f"{share:.0%}" for share in marks])
+    lowest = min(results.final(Arm(kind, fraction)).mean for kind in KINDS for fraction in results.grid.fractions)
+    by_fraction.set_ylim(bottom=max(0.0, lowest - 0.1))
     for axes in (by_fraction, by_cost):
         axes.spines[["top", "right"]].set_visible(False)
         axes.minorticks_off()
