@@ -25,6 +25,7 @@ assert files is not None
 names = {file.parts[0] for file in files if file.suffix == ".py"}
 assert names == {"wmrl_envs"}, f"the wheel claims the top-level names {sorted(names)}"
 assert any(file.name == "py.typed" for file in files)
+assert {"page.html", "app.js", "style.css"} <= {file.name for file in files if file.parent.name == "assets"}
 
 for task in bundled_tasks():
     for sandbox in ("replay", "process"):
