@@ -101,8 +101,6 @@ class GRPO(OnPolicyAlgorithm):
         for name, value in (("n_epochs", n_epochs), ("minibatches", minibatches)):
             if value < 1:
                 raise ConfigurationError(f"{name} must be at least 1, got {value}")
-        if isinstance(env, VectorEnv):
-            env = SB3VecEnv(env)
         self.n_epochs = n_epochs
         self.minibatches = minibatches
         self.clip_range = clip_range
@@ -111,7 +109,7 @@ class GRPO(OnPolicyAlgorithm):
         self._steps: list[tuple[NDArray[np.bool_], list[dict[str, Any]]]] = []
         super().__init__(
             policy,
-            env,
+            env,  # type: ignore[arg-type]  # adapted by _wrap_env
             learning_rate=learning_rate,
             n_steps=n_steps or 0,
             gamma=1.0,
@@ -131,6 +129,12 @@ class GRPO(OnPolicyAlgorithm):
         )
         if _init_setup_model:
             self._setup_model()
+
+    @staticmethod
+    def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
+        """Adapt an environment wherever one comes in: at construction, in ``load`` and in ``set_env``."""
+        env = SB3VecEnv(env) if isinstance(env, VectorEnv) else env
+        return OnPolicyAlgorithm._wrap_env(env, verbose, monitor_wrapper)
 
     def _setup_model(self) -> None:
         if self.n_steps < 1:

@@ -134,7 +134,7 @@ def test_save_and_load_go_on_alike(tmp_path: Path) -> None:
     model.save(tmp_path / "agent.zip")
     torch.manual_seed(1)
     model.learn(16 * 5, reset_num_timesteps=False)
-    again = GRPO.load(tmp_path / "agent.zip", env=SB3VecEnv(Bandit()), force_reset=False)
+    again = GRPO.load(tmp_path / "agent.zip", env=Bandit(), force_reset=False)
     torch.manual_seed(1)
     again.learn(16 * 5, reset_num_timesteps=False)
     assert again.num_timesteps == model.num_timesteps == 160

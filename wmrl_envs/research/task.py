@@ -56,7 +56,8 @@ _FILES = {
     "public/test.csv": "the rows without targets that solutions predict",
     "public/sample_submission.csv": "the id and target columns of a submission, with placeholder values",
     "private/answers.csv": "the id column, the target columns and half (train or report) of every test row",
-    "leaderboard.json": 'the scores to rank against: {"train": [scores...], "report": [scores...]}',
+    "leaderboard.json": 'the scores to rank against, {"train": [scores...], "report": [scores...]}; where task.json '
+    "has a design, wmrl tasks leaderboard FOLDER makes it",
 }
 
 _COMMAND_FILES = {
