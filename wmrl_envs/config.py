@@ -154,6 +154,6 @@ def located(name: str, prefixes: Sequence[str] = ()) -> str:
     folder, mark, options = place.partition("?") if lead and prefix in BENCHMARKS else (place, "", "")
     try:
         known = bool(folder) and (Path(folder).is_dir() or bool(lead and prefix in BENCHMARKS))
-        return lead + str(Path(folder).absolute()) + mark + options if known else name
-    except (OSError, ValueError):  # no path at all: too long, or with a NUL
+        return lead + str(Path(folder).expanduser().absolute()) + mark + options if known else name
+    except (OSError, ValueError, RuntimeError):  # no path at all: too long, with a NUL, or the home of nobody
         return name

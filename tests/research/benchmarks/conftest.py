@@ -40,8 +40,7 @@ RMSE = """
 
 EXACT = """
     def grade(submission, answers):
-        rows = submission if isinstance(submission, list) else submission.to_dict("records")
-        given = {str(row["example_id"]): row["label"] for row in rows}
+        given = dict(zip(submission["example_id"], submission["label"]))
         return sum(given[answer["example_id"]] == answer["label"] for answer in answers) / len(answers)
 """
 
@@ -194,18 +193,14 @@ class Benchmarks:
         write(prepared / "private/answers.csv", table("id,target", answers))
         return folder
 
-    def jsonl_competition(self, name: str = "toy-json", sample: str = "public/sample_submission.csv") -> Path:
+    def jsonl_competition(self, name: str = "toy-json") -> Path:
         """Write a competition whose answers are JSON lines: a is yes, b is no, c is yes, d is maybe."""
-        folder = self.competition(
-            name, metric="accuracy", board=(0.25, 1.0, 0.5), code=EXACT, answers="test.jsonl", sample=sample
-        )
+        folder = self.competition(name, metric="accuracy", board=(0.25, 1.0, 0.5), code=EXACT, answers="test.jsonl")
         prepared = self.data / name / "prepared"
         answers = {"a": "yes", "b": "no", "c": "yes", "d": "maybe"}
         lines = [json.dumps({"example_id": key, "label": label}) for key, label in answers.items()]
         write(prepared / "private/test.jsonl", "\n".join(lines) + "\n")
         write(prepared / "public/sample_submission.csv", table("example_id,label", [(key, "no") for key in answers]))
-        plain = [json.dumps({"example_id": key, "label": "no"}) for key in answers]
-        write(prepared / "public/sample_submission.jsonl", "\n".join(plain) + "\n")
         return folder
 
     def image_competition(self, name: str = "toy-images") -> Path:

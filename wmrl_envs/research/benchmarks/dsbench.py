@@ -9,8 +9,9 @@ DIR/evaluation/<id>_eval.py               the script that scores
 DIR/save_performance/{baseline,GT}/<id>/result.txt   the baseline's and the best known result (or in the .zip)
 ```
 
-DIR may also be the folder ``data`` itself. A score p has position max(0, (p - b) / (g - b)), cut at 1 for the reward, b
-being the baseline's and g the best known result; which of the two is greater is the direction, as in DSBench.
+DIR may also be the clone around it, or the folder ``data`` in it. A score p has position max(0, (p - b) / (g - b)), cut
+at 1 for the reward, b being the baseline's and g the best known result; which of the two is greater is the direction,
+as in DSBench.
 
 DSBench's scripts pair the rows of a submission with the answers by their places. Here a submission is put in the order
 of the answers by its ids first, and must hold each id of the sample submission once, wherever the sample submission
@@ -25,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wmrl_envs.errors import TaskError
-from wmrl_envs.research.benchmarks.place import Place, read_description, refuse_pointer, unknown_competition
+from wmrl_envs.research.benchmarks.place import Place, read_text, refuse_pointer, unknown_competition
 from wmrl_envs.research.benchmarks.process import GradingOrder
-from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer, sample_columns
+from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer
 from wmrl_envs.research.leaderboard import ScoreScale
 from wmrl_envs.research.metrics import external_metric
 from wmrl_envs.research.task import ResearchTask
@@ -49,7 +50,10 @@ class DSBenchTask(ResearchTask):
 
 def _data(folder: Path) -> tuple[Path, Path]:
     """Return the folders that hold the scripts and the data."""
-    return (folder.parent, folder) if (folder / "data_resplit").is_dir() else (folder, folder / "data")
+    if (folder / "data_resplit").is_dir():
+        return folder.parent, folder
+    root = folder / "data_modeling" if (folder / "data_modeling").is_dir() else folder
+    return root, root / "data"
 
 
 def is_benchmark(folder: Path) -> bool:
@@ -69,9 +73,9 @@ def _names(path: Path) -> list[str]:
     if not path.is_file():
         return []
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [json.loads(line) for line in read_text(path, "the list of tasks").splitlines() if line.strip()]
         return [str(line["name"]) for line in lines]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TaskError(f"{path} must hold one JSON object with a name in each line: {error}") from error
 
 
@@ -100,27 +104,24 @@ def load_task(text: str) -> ResearchTask:
     code, answers = root / "evaluation" / f"{place.id}_eval.py", data / "answers" / place.id / "test_answer.csv"
     refuse_pointer(code, "the script that scores")
     refuse_pointer(answers, "the answers")
-    sample = public / "sample_submission.csv"
     return DSBenchTask(
         id=place.id,
         title=place.id.replace("-", " "),
         kind="competition",
         metric=external_metric(f"{place.id}'s own metric", greater),
-        description=read_description(data / "task" / f"{place.id}.txt"),
-        folder=public,
+        description=read_text(data / "task" / f"{place.id}.txt", "the description"),
+        folder=public.resolve(),
         limits=place.limits,
         leaderboard=scale,
-        scorer=BenchmarkScorer(
-            order=GradingOrder(
+        scorer=BenchmarkScorer.of(
+            GradingOrder(
                 kind="dsbench",
                 code=str(code),
                 answers=str(answers),
-                sample=str(sample),
+                sample=str(public / "sample_submission.csv"),
                 higher_is_better=greater,
             ),
-            columns=sample_columns(sample),
-            sample_in_public=sample.name if sample.is_file() else None,
-            sample_bytes=sample.stat().st_size if sample.is_file() else 0,
+            public,
         ),
         source=f"DSBench, {place.id}",
     )
@@ -130,12 +131,13 @@ def _result(root: Path, which: str, name: str) -> float:
     path, archive = root / _RESULTS / which / name / "result.txt", root / f"{_RESULTS}.zip"
     try:
         if path.is_file() or not archive.is_file():
-            text = path.read_text(encoding="utf-8")
+            text = read_text(path, f"{which}'s result")
         else:
+            refuse_pointer(archive, "the archive of results")
             with zipfile.ZipFile(archive) as opened:
                 text = opened.read(f"{_RESULTS}/{which}/{name}/result.txt").decode()
-    except (OSError, UnicodeDecodeError, zipfile.BadZipFile, KeyError) as error:
-        raise TaskError(f"cannot read {which}'s result {path}, nor in {archive.name}: {error}") from error
+    except (OSError, RuntimeError, UnicodeDecodeError, zipfile.BadZipFile, KeyError) as error:
+        raise TaskError(f"cannot read {which}'s result {path}, nor in {archive}: {error}") from error
     try:
         return float(text.strip())
     except ValueError:

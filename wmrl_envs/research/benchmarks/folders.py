@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from typing import NamedTuple
 
 from wmrl_envs.errors import ConfigurationError, MissingExtraError, SandboxError, TaskError, did_you_mean
+from wmrl_envs.research.benchmarks.place import is_path, refuse_links, refuse_pointers
 from wmrl_envs.research.benchmarks.process import check as check_grader
 from wmrl_envs.research.benchmarks.process import grade
 from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer
@@ -47,26 +49,29 @@ def competition_names(text: str) -> list[str]:
         ConfigurationError: If the text has a prefix that no benchmark has, before something that is no path.
     """
     prefix, colon, place = text.partition(":")
-    if colon and prefix not in BENCHMARKS and not Path(text).exists():
+    if colon and prefix not in BENCHMARKS and is_path(text) and not Path(text).exists():
         raise ConfigurationError(
             f"unknown benchmark {prefix!r} in {text!r}; known are {', '.join(BENCHMARKS)}."
             f"{did_you_mean(prefix, BENCHMARKS)}"
         )
     prefixes = [prefix] if is_competition(text) else list(BENCHMARKS)
     path, mark, options = (place if is_competition(text) else text).partition("?")
+    if not path or not is_path(path):
+        return [text] if is_competition(text) else []
+    path = str(Path(path).expanduser())
     for known in prefixes:
         module = importlib.import_module(BENCHMARKS[known])
-        if path and module.is_benchmark(Path(path)):
-            return [f"{known}:{path.rstrip('/')}/{name}{mark}{options}" for name in module.competitions(Path(path))]
+        if module.is_benchmark(Path(path)):
+            return [f"{known}:{path}/{name}{mark}{options}" for name in module.competitions(Path(path))]
     if is_competition(text):
         return [text]
     return [f"{known}:{path}{mark}{options}" for known in prefixes if _is_one(known, path)]
 
 
 def _is_one(prefix: str, path: str) -> bool:
-    whole = Path(path).resolve()
+    whole = Path(os.path.abspath(path))
     module = importlib.import_module(BENCHMARKS[prefix])
-    return bool(path) and module.is_benchmark(whole.parent) and whole.name in module.competitions(whole.parent)
+    return bool(module.is_benchmark(whole.parent)) and whole.name in module.competitions(whole.parent)
 
 
 def check_competition(name: str) -> Checked:
@@ -79,6 +84,8 @@ def check_competition(name: str) -> Checked:
         task = load_task(name)
         scorer = task.scorer
         assert isinstance(scorer, BenchmarkScorer)
+        refuse_pointers(task.public)
+        refuse_links(task.public)
         inventory = task.inventory
         check_grader(scorer.order)
         sample = _sample(task, scorer)

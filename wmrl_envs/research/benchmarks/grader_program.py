@@ -3,14 +3,14 @@
 It is run by path and lives as long as whoever started it. Where the kernel can hold it to that, it may write to its own
 folder alone and has no network, since graders parse what strangers wrote.
 
-Its first argument is a JSON object: ``kind``, ``roots`` (folders put before sys.path), ``code`` (the file with the
+Its first argument is a JSON object: ``kind``, ``roots`` (folders to import from), ``code`` (the file with the
 benchmark's code), ``function`` (its name in the file, or ``module:function``), ``answers`` and ``sample`` (paths),
 ``higher_is_better`` (what the trainer believes). It answers each line of its input, one JSON string with the path of a
 submission, with one line:
 
 - ``{"ready": true}`` once, before the first;
 - ``{"score": number}``;
-- ``{"invalid": reason}``: the submission cannot be graded; the reason quotes no answer;
+- ``{"invalid": reason}``: the submission cannot be graded; the reason tells nothing of the answers;
 - ``{"broken": reason}``: the benchmark's files cannot be used.
 """
 
@@ -27,7 +27,6 @@ import json
 import math
 import os
 import queue
-import re
 import runpy
 import shutil
 import signal
@@ -35,14 +34,14 @@ import sys
 import tempfile
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 MOST_REASON = 300
 """Longest reason, in characters."""
-_TOKEN = re.compile(r"[^\s,;:'\"()\[\]{}<>=`]+")
-_GROUP = re.compile(r"\[[^\[\]]*\]|\{[^{}]*\}|\([^()]*\)")
+SPARE_COLUMNS = 100
+"""A submission may have twice the columns of the sample submission and these: with millions pandas takes hours."""
 
 
 class Broken(Exception):
@@ -50,89 +49,135 @@ class Broken(Exception):
 
 
 class Invalid(Exception):
-    """The submission cannot be graded; the message quotes no answer."""
+    """The submission cannot be graded; the message tells nothing of the answers."""
 
 
-class MleBench:
+class Grader:
+    """What is common to the benchmarks: the answers, and what is told of a submission that has no score."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        """Read the answers."""
+        self.code, self.file = order["code"], Path(order["answers"])
+        self.answers, self.header = _read_answers(self.file), _header(Path(order["sample"]))
+
+    def score(self, path: Path, answers: Any) -> Any:
+        """Return what the benchmark's code says of a submission, or raise what it raises."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def others(self) -> list[Any]:
+        """Two other sets of answers, to tell which words on a submission would be the same whatever they are."""
+        return [_others(self.answers, self.header[0] if self.header else None, end) for end in (0, -1)]
+
+    def grade(self, path: Path) -> float:
+        """Grade one submission."""
+        _refuse_width(path, self.header)
+        try:
+            score = self.score(path, copy.deepcopy(self.answers))
+        except (Broken, Invalid):
+            raise
+        except (Exception, SystemExit) as error:
+            self._invalid(path, error)
+        return _number(score, self.code)
+
+    def _invalid(self, path: Path, error: BaseException) -> NoReturn:
+        """Tell why: in the words of the benchmark's code where they are the same whatever the answers are."""
+        verb, said = _told(error)
+        why = f"{Path(self.code).name} {verb}"
+        same = bool(said) and all(self._told_on(path, other) == (verb, said) for other in self.others)
+        raise Invalid(f"{why}: {said}" if same else why) from None
+
+    def _told_on(self, path: Path, answers: Any) -> tuple[str, str] | None:
+        try:
+            self.score(path, copy.deepcopy(answers))
+        except (Exception, SystemExit) as error:
+            return _told(error)
+        return None
+
+
+class MleBench(Grader):
     """``grade(submission, answers) -> float``, rounded to five places as mle-bench does."""
 
     def __init__(self, order: dict[str, Any]) -> None:
-        """Import the function and read the answers."""
-        self._code, self._answers = order["code"], _read_answers(Path(order["answers"]))
+        """Import the function."""
+        super().__init__(order)
         module, _, name = order["function"].rpartition(":")
-        with _blaming(self._code):
-            loaded = importlib.import_module(module) if module else _module_at(Path(self._code))
+        with _blaming(self.code):
+            loaded = importlib.import_module(module) if module else _module_at(Path(self.code))
         self._grade = getattr(loaded, name, None)
         if not callable(self._grade):
-            raise Broken(f"{self._code} has no function {name!r}")
-        self._guard = Guard(self._answers, order["sample"])
+            raise Broken(f"{self.code} has no function {name!r}")
+
+    def score(self, path: Path, answers: Any) -> Any:
+        """Call the function."""
+        return self._grade(_read_submission(path), answers)  # type: ignore[misc]
 
     def grade(self, path: Path) -> float:
         """Grade one submission."""
-        submission = _read_submission(path)
-        with self._guard.quoting(self._code, path):
-            score = self._grade(submission, copy.deepcopy(self._answers))  # type: ignore[misc]
-        return round(_number(score, self._code), 5)
+        return round(super().grade(path), 5)
 
 
-class MleDojo:
+class MleDojo(Grader):
     """A class with ``validate_submission(submission, answers)`` and ``evaluate(answers, submission)``."""
 
     def __init__(self, order: dict[str, Any]) -> None:
-        """Import the class, make its object, and read the answers."""
-        self._code, self._answers = order["code"], _read_answers(Path(order["answers"]))
-        with _blaming(self._code):
-            module = _module_at(Path(self._code))
-            metrics = getattr(module, order["function"], None)
+        """Import the class, and make its object."""
+        super().__init__(order)
+        with _blaming(self.code):
+            metrics = getattr(_module_at(Path(self.code)), order["function"], None)
             if not isinstance(metrics, type):
-                raise Broken(f"{self._code} has no class {order['function']!r}")
+                raise Broken(f"{self.code} has no class {order['function']!r}")
             self._metric = metrics()
             higher = bool(self._metric.higher_is_better)
         if higher != order["higher_is_better"]:
-            raise Broken(f"{self._code} says that higher_is_better is {higher}, the task's name says otherwise")
-        self._guard = Guard(self._answers, order["sample"])
+            raise Broken(f"{self.code} says that higher_is_better is {higher}, the task's name says otherwise")
 
-    def grade(self, path: Path) -> float:
-        """Grade one submission."""
-        submission, answers = _read_submission(path), copy.deepcopy(self._answers)
-        with self._guard.quoting(self._code, path):
-            verdict = self._metric.validate_submission(submission, answers)
-            if isinstance(verdict, tuple) and verdict and verdict[0] is False:
-                raise _Rejected(str(verdict[1]) if len(verdict) > 1 else "")
-            score = self._metric.evaluate(answers, submission)
-        return _number(score, self._code)
+    def score(self, path: Path, answers: Any) -> Any:
+        """Call both methods."""
+        submission = _read_submission(path)
+        verdict = self._metric.validate_submission(submission, answers)
+        if isinstance(verdict, tuple) and verdict and verdict[0] is False:
+            raise InvalidSubmissionError(verdict[1] if len(verdict) > 1 else "")
+        return self._metric.evaluate(answers, submission)
 
 
-class DSBench:
+class DSBench(Grader):
     """A script that writes its result to a file; it pairs rows by place, so they are put in order by id first."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         """Compile the script, and find the ids by which rows can be put in order."""
-        self._code, self._file = order["code"], Path(order["answers"])
-        answers = _read_answers(self._file)
-        with _blaming(self._code):
-            compile(Path(self._code).read_bytes(), self._code, "exec")
-        self._guard = Guard(answers, order["sample"])
-        self._id, self._ids = _ids(self._file, Path(order["sample"]))
+        super().__init__(order)
+        self._table, self.answers = self.answers, self.file  # the script reads them itself
+        with _blaming(self.code):
+            compile(Path(self.code).read_bytes(), self.code, "exec")
+        self._id, self._ids = _ids(self.file, Path(order["sample"]))
 
-    def grade(self, path: Path) -> float:
-        """Grade one submission."""
+    @functools.cached_property
+    def others(self) -> list[Any]:
+        """As `Grader.others`, in files."""
+        paths = [Path.cwd() / name for name in ("least.csv", "greatest.csv")]
+        for path, end in zip(paths, (0, -1), strict=True):
+            _others(self._table, self.header[0] if self.header else None, end).to_csv(path, index=False)
+        return paths
+
+    def score(self, path: Path, answers: Any) -> Any:
+        """Run the script."""
         folder = Path(tempfile.mkdtemp(dir=path.parent))
         try:
             (folder / "one").mkdir()
             ordered = self._in_order(path, folder / path.name)
-            options = {"path": folder, "name": "one", "answer_file": self._file, "predict_file": ordered}
+            options = {"path": folder, "name": "one", "answer_file": answers, "predict_file": ordered}
             before = sys.argv
-            sys.argv = [self._code, *(text for name, value in options.items() for text in (f"--{name}", str(value)))]
+            sys.argv = [self.code, *(text for name, value in options.items() for text in (f"--{name}", str(value)))]
             try:
-                with self._guard.quoting(self._code, path), contextlib.suppress(SystemExit):
-                    runpy.run_path(self._code, run_name="__main__")
+                with contextlib.suppress(SystemExit):
+                    runpy.run_path(self.code, run_name="__main__")
             finally:
                 sys.argv = before
             result = folder / "one" / "result.txt"
             if not result.is_file():
-                raise Broken(f"{self._code} wrote no result.txt")
-            return _number(result.read_text().strip(), self._code)
+                raise Broken(f"{self.code} wrote no result.txt")
+            return result.read_text().strip()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -151,91 +196,84 @@ class DSBench:
         return target
 
 
-class _Rejected(Exception):
+class InvalidSubmissionError(Exception):
     """What a metric rejected by its returned value."""
 
 
-class Guard:
-    """Turns what a benchmark's code raises into a reason that quotes no answer.
-
-    A submission that the benchmark rejects (``InvalidSubmissionError``) is told why, less the words that stand in the
-    answers, but neither in the submission, nor among ids or the names of columns. Of any other exception only its kind
-    is told, since its message may hold anything.
-    """
-
-    def __init__(self, answers: Any, sample: str) -> None:
-        """Remember the answers."""
-        self._answers, self._header = answers, _header(Path(sample))
-
-    @functools.cached_property
-    def _secret(self) -> set[str]:
-        """The words of the answers, all columns but that of the ids; collected at the first rejection."""
-        identifier = self._header[0] if self._header else None
-        if isinstance(self._answers, list):
-            names = {str(name) for row in self._answers if isinstance(row, dict) for name in row}
-            rows = [row if isinstance(row, dict) else {"": row} for row in self._answers]
-            values = [value for row in rows for name, value in row.items() if name != identifier]
-        else:
-            names = {str(name) for name in self._answers.columns}
-            columns = [self._answers[name] for name in self._answers.columns if name != identifier]
-            values = [value for column in columns for value in column.dropna().unique().tolist()]
-        return {word for value in values for word in _words(value)} - names - set(self._header)
-
-    @contextlib.contextmanager
-    def quoting(self, code: str, path: Path) -> Any:
-        """Raise `Invalid` in place of what the block raises."""
-        try:
-            yield
-        except Exception as error:
-            name = Path(code).name
-            if not _rejection(error):
-                raise Invalid(f"{name} raised {type(error).__name__} on it") from None
-            raise Invalid(f"{name} rejected it: {self._clean(str(error), path)}") from None
-
-    def _clean(self, message: str, path: Path) -> str:
-        secret = self._secret - set(_words(path.read_text(encoding="utf-8", errors="replace")))
-        groups = _GROUP.sub(lambda match: _without(match.group(), secret, 1, "[...]"), message)
-        cleaned = _TOKEN.sub(lambda match: _without(match.group(), secret, 3, "..."), groups)
-        cleaned = " ".join(cleaned.split())
-        return cleaned if len(cleaned) <= MOST_REASON else cleaned[:MOST_REASON] + "..."
-
-
-def _without(text: str, secret: set[str], shortest: int, instead: str) -> str:
-    """Return the text, or something instead of it if it holds a secret word that is long enough to say anything."""
-    found = _TOKEN.findall(text)
-    return instead if any(len(word) >= shortest and _plain(word) in secret for word in found) else text
-
-
-def _words(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        return [word for part in value.values() for word in _words(part)]
-    if isinstance(value, list):
-        return [word for part in value for word in _words(part)]
-    return [_plain(word) for word in _TOKEN.findall(str(value))]
-
-
-def _plain(word: str) -> str:
-    """Return a word as it is compared: without the end of a sentence, numbers to six digits."""
+def _told(error: BaseException) -> tuple[str, str]:
+    """Return what a benchmark's code did to a submission, and in which words."""
+    names = [kind.__name__ for kind in type(error).__mro__]
+    verb = "rejected it" if "InvalidSubmissionError" in names else f"raised {names[0]} on it"
     try:
-        return f"{float(word):.6g}"
-    except ValueError:
-        return word.strip(".!?")
+        said = "" if isinstance(error, OSError) else " ".join(str(error).split())  # those name paths of this machine
+    except Exception:
+        said = ""
+    return verb, said if len(said) <= MOST_REASON else said[:MOST_REASON] + "..."
 
 
-def _rejection(error: BaseException) -> bool:
-    return isinstance(error, _Rejected) or any(
-        kind.__name__ == "InvalidSubmissionError" for kind in type(error).__mro__
-    )
+def _others(answers: Any, identifier: str | None, end: int) -> Any:
+    """Return answers in which each value is the least of its column (end 0) or the greatest (-1), or the next to it.
+
+    None is what it was, so words of an error that are the same on both quote no answer, nor compare one with anything.
+    Unique ids stay: they are those of the test set.
+    """
+    if isinstance(answers, list):
+        return _other_lines(answers, identifier, end)
+    import pandas as pd
+
+    changed = answers.copy()
+    for name in answers.columns:
+        codes, values = pd.factorize(answers[name], sort=True)
+        if len(values) and not (name == identifier and answers[name].is_unique):
+            most, next_to_it = _two(list(values), end)
+            place = range(len(values))[end]
+            changed[name] = [next_to_it if code == place else most for code in codes]
+    return changed
+
+
+def _other_lines(rows: list[Any], identifier: str | None, end: int) -> list[Any]:
+    if not all(isinstance(row, dict) for row in rows):
+        return [row[""] for row in _other_lines([{"": row} for row in rows], None, end)]
+    changed = [dict(row) for row in rows]
+    for name in {name for row in rows for name in row}:
+        values = [row[name] for row in rows if name in row]
+        try:
+            distinct = sorted(set(values))
+        except TypeError:  # lists, or texts beside numbers
+            distinct = [json.loads(text) for text in sorted({json.dumps(value) for value in values})]
+        if not (name == identifier and len(distinct) == len(rows)):
+            most, next_to_it = _two(distinct, end)
+            for row in changed:
+                if name in row:
+                    row[name] = next_to_it if row[name] == most else most
+    return changed
+
+
+def _two(values: list[Any], end: int) -> tuple[Any, Any]:
+    """Return the value at an end of sorted ones, and the one before it."""
+    most = values[end]
+    return most, (values[1 if end == 0 else -2] if len(values) > 1 else _another(most))
+
+
+def _another(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    try:
+        return value + 1
+    except TypeError:
+        return f"not {value}"
 
 
 @contextlib.contextmanager
-def _blaming(code: str) -> Any:
+def _blaming(code: str) -> Iterator[None]:
     try:
         yield
     except Broken:
         raise
     except BaseException as error:  # a module may even exit
-        raise Broken(f"{code} cannot be imported: {type(error).__name__}: {error}") from None
+        package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        install = f"; install {package} for {sys.executable}" if package else ""
+        raise Broken(f"{code} cannot be imported: {type(error).__name__}: {error}{install}") from None
 
 
 def _module_at(path: Path) -> types.ModuleType:
@@ -254,8 +292,12 @@ def _module_at(path: Path) -> types.ModuleType:
 def _read_table(path: Path) -> Any:
     import pandas as pd
 
+    # What mle-bench asks for, and what newer versions do by themselves.
+    exact: dict[str, Any] = (
+        {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+    )
     try:
-        return pd.read_csv(path, float_precision="round_trip")
+        return pd.read_csv(path, **exact)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
 
@@ -269,7 +311,8 @@ def _read_answers(path: Path) -> Any:
     try:
         answers = _read_lines(path) if path.suffix == ".jsonl" else _read_table(path)
     except Exception as error:
-        raise Broken(f"the answers {path} cannot be read: {type(error).__name__}") from None
+        form = "JSON lines" if path.suffix == ".jsonl" else "CSV"
+        raise Broken(f"the answers {path} cannot be read as {form}: {type(error).__name__}") from None
     if not len(answers):
         raise Broken(f"the answers {path} are empty")
     return answers
@@ -277,10 +320,22 @@ def _read_answers(path: Path) -> Any:
 
 def _read_submission(path: Path) -> Any:
     try:
-        return _read_lines(path) if path.suffix == ".jsonl" else _read_table(path)
+        return _read_table(path)
     except Exception as error:
-        form = "JSON lines" if path.suffix == ".jsonl" else "CSV"
-        raise Invalid(f"it cannot be read as {form}: {type(error).__name__}") from None
+        raise Invalid(f"it cannot be read as CSV: {type(error).__name__}") from None
+
+
+def _refuse_width(path: Path, header: list[str]) -> None:
+    """Refuse a header or first row of a width that no submission has: pandas takes it for columns, or for an index."""
+    most = 2 * len(header) + SPARE_COLUMNS if header else 100 * SPARE_COLUMNS
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="") as file:
+            rows = csv.reader(file)
+            width = max(len(next(rows, [])), len(next(rows, [])))
+    except csv.Error as error:
+        raise Invalid(f"it cannot be read as CSV: {error}") from None
+    if width > most:
+        raise Invalid(f"it has {width} columns, more than {most}")
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
@@ -320,6 +375,8 @@ def _ids(answers: Path, sample: Path) -> tuple[str | None, list[str]]:
 def _number(score: Any, code: str) -> float:
     try:
         number = float(score)
+    except OverflowError:
+        raise Invalid("its score is too large for a number") from None
     except (TypeError, ValueError):
         raise Broken(f"{code} returned {type(score).__name__} {str(score)[:50]!r}, which is no score") from None
     if not math.isfinite(number):
@@ -327,7 +384,7 @@ def _number(score: Any, code: str) -> float:
     return number
 
 
-KINDS: dict[str, Callable[[dict[str, Any]], MleBench | MleDojo | DSBench]] = {
+KINDS: dict[str, Callable[[dict[str, Any]], Grader]] = {
     "mle-bench": MleBench,
     "mle-dojo": MleDojo,
     "dsbench": DSBench,
@@ -342,14 +399,18 @@ def main() -> None:
     os.dup2(nothing, 1)  # a benchmark may print; that is no answer
 
     def reply(message: dict[str, Any]) -> None:
+        if os.getpid() != itself:  # a grader forked, and its child came back: who asked awaits one answer
+            os._exit(0)
         replies.write(json.dumps(message) + "\n")
         replies.flush()
 
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_listen, args=(requests, lines), daemon=True).start()
-    order = json.loads(sys.argv[1])
+    csv.field_size_limit(sys.maxsize)  # the masks of an image are long
+    order, itself = json.loads(sys.argv[1]), os.getpid()
     _confine(Path.cwd())
-    sys.path[:0] = order["roots"]
+    # Before site-packages only where it is not there already: a backport in it must not hide a standard module.
+    sys.path[:0] = [root for root in order["roots"] if root not in sys.path]
     try:
         grader = KINDS[order["kind"]](order)
     except Broken as error:

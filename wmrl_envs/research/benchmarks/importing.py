@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ import numpy as np
 
 from wmrl_envs.errors import ConfigurationError, TaskError
 from wmrl_envs.files import check_folder, write_json, write_text
-from wmrl_envs.research.benchmarks.place import refuse_pointer
+from wmrl_envs.research.benchmarks.place import refuse_pointer, refuse_pointers
 from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer
 from wmrl_envs.research.metrics import METRICS, Metric, metric_named
 from wmrl_envs.research.table import TableError, read_table
@@ -79,6 +80,7 @@ def import_competition(name: str, out: Path, metric: str | None = None, seed: in
     scorer = task.scorer
     if not isinstance(scorer, BenchmarkScorer):
         raise TaskError(f"{name} is no benchmark's competition; it must be such as mle-bench:DIR/ID")
+    refuse_pointers(task.public)
     chosen = _metric(task, metric)
     sample, answers = (_table(Path(path)) for path in (scorer.order.sample, scorer.order.answers))
     id_column, targets = _columns(task, chosen, sample, answers)
@@ -208,7 +210,7 @@ def _unpack(public: Path, name: str, target: Path) -> bool:
                     with archive.open(found[0]) as packed, target.open("wb") as file:
                         shutil.copyfileobj(packed, file)
                     return True
-        except (OSError, zipfile.BadZipFile, NotImplementedError) as error:
+        except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             raise TaskError(f"cannot unpack {path}: {error}") from error
     return False
 
@@ -242,11 +244,14 @@ def _label(public: Path, targets: Sequence[str]) -> str | None:
     """Return the one column of train.csv to learn from: the target, or the one whose values name the target columns."""
     import pandas as pd
 
-    train, test = (pd.read_csv(public / name, nrows=0).columns for name in _TABLES)
-    if len(targets) == 1 and targets[0] in train:
-        return targets[0]
-    hidden = [name for name in train if name not in test]
-    columns = pd.read_csv(public / "train.csv", usecols=hidden, dtype=str)
+    try:
+        train, test = (pd.read_csv(public / name, nrows=0).columns for name in _TABLES)
+        if len(targets) == 1 and targets[0] in train:
+            return targets[0]
+        hidden = [name for name in train if name not in test]
+        columns = pd.read_csv(public / "train.csv", usecols=hidden, dtype=str)
+    except ValueError as error:
+        raise TaskError(f"train.csv or test.csv of the public folder cannot be read: {error}") from error
     naming = [name for name in hidden if set(columns[name].dropna()) == set(targets)]
     return naming[0] if len(naming) == 1 else None
 

@@ -30,14 +30,15 @@ from wmrl_envs.research.benchmarks.directions import computed_metric, direction_
 from wmrl_envs.research.benchmarks.place import (
     Place,
     package_folder,
-    read_description,
+    read_text,
     refuse_pointer,
     unknown_competition,
 )
 from wmrl_envs.research.benchmarks.process import GradingOrder
-from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer, sample_columns
+from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer
 from wmrl_envs.research.leaderboard import Leaderboard
 from wmrl_envs.research.metrics import external_metric
+from wmrl_envs.research.table import shown
 from wmrl_envs.research.task import ResearchTask
 
 __all__ = ["INSTALL", "competitions", "is_benchmark", "load_task"]
@@ -73,23 +74,17 @@ def load_task(text: str) -> ResearchTask:
     greater = direction_of(metric, scores, board, place.greater_is_better)
     answers, sample = place.folder / config.answers, place.folder / config.sample
     refuse_pointer(answers, "the answers")
-    visible = sample.is_relative_to(prepared / "public") and sample.is_file()
+    public = prepared / "public"
     return ResearchTask(
         id=place.id,
         title=config.title,
         kind="competition",
         metric=external_metric(metric, greater),
-        description=_description(files, prepared / "public"),
-        folder=prepared,
+        description=_description(files, public),
+        folder=prepared.resolve(),
         limits=place.limits,
         leaderboard=Leaderboard(scores, scores, greater),
-        scorer=BenchmarkScorer(
-            order=_order(files, config, answers, sample, greater),
-            columns=sample_columns(sample),
-            sample_in_public=sample.relative_to(prepared / "public").as_posix() if visible else None,
-            sample_bytes=sample.stat().st_size if sample.is_file() else 0,
-            medals=True,
-        ),
+        scorer=BenchmarkScorer.of(_order(files, config, answers, sample, greater), public, medals=True),
         source=f"mle-bench, {place.id}",
     )
 
@@ -138,8 +133,9 @@ class _Config:
         except ImportError as error:
             raise MissingExtraError("reading config.yaml needs PyYAML: pip install pyyaml") from error
         try:
-            config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            # Texts alone are read of it: this loader knows no tags, dates, or merged mappings.
+            config = yaml.load(read_text(path, "the configuration"), Loader=yaml.BaseLoader)
+        except (yaml.YAMLError, RecursionError) as error:
             raise TaskError(f"cannot read {path}: {error}") from error
         dataset, grader = (_part(path, config, name) for name in ("dataset", "grader"))
         return cls(
@@ -161,7 +157,8 @@ def _part(path: Path, config: Any, name: str) -> Mapping[str, Any]:
 def _text(path: Path, part: Mapping[str, Any], name: str, where: str = "") -> str:
     value = part.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise TaskError(f"{path}: {where}{name} must be a text, got {value!r}")
+        got = "nothing" if value is None else shown(value) if isinstance(value, str) else f"a {type(value).__name__}"
+        raise TaskError(f"{path}: {where}{name} must be a text, got {got}")
     return value.strip()
 
 
@@ -186,5 +183,5 @@ def _description(files: _Files, public: Path) -> str:
     beside = [folder / "description.md" for folder in files.folders]
     for path in (*beside, public / "description.md"):
         if path.is_file():
-            return read_description(path)
+            return read_text(path, "the description")
     raise TaskError(f"description.md is in none of {', '.join(str(path.parent) for path in (*beside, public / '_'))}")

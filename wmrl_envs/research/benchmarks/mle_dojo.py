@@ -24,12 +24,12 @@ from wmrl_envs.research.benchmarks.boards import MeanOfBoards, read_scores
 from wmrl_envs.research.benchmarks.place import (
     Place,
     package_folder,
-    read_description,
+    read_text,
     refuse_pointer,
     unknown_competition,
 )
 from wmrl_envs.research.benchmarks.process import GradingOrder
-from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer, sample_columns
+from wmrl_envs.research.benchmarks.scorer import BenchmarkScorer
 from wmrl_envs.research.leaderboard import Leaderboard
 from wmrl_envs.research.metrics import external_metric
 from wmrl_envs.research.task import ResearchTask
@@ -77,12 +77,12 @@ def load_task(text: str) -> ResearchTask:
         title=place.id.replace("-", " "),
         kind="competition",
         metric=external_metric(name, greater),
-        description=read_description(data / "public" / "description.txt"),
-        folder=data,
+        description=read_text(data / "public" / "description.txt", "the description"),
+        folder=data.resolve(),
         limits=place.limits,
         leaderboard=MeanOfBoards(_boards(data / "private", greater)),
-        scorer=BenchmarkScorer(
-            order=GradingOrder(
+        scorer=BenchmarkScorer.of(
+            GradingOrder(
                 kind="mle-dojo",
                 code=str(code),
                 function=name,
@@ -91,9 +91,7 @@ def load_task(text: str) -> ResearchTask:
                 roots=(str(package.parent),) if package is not None else (),
                 higher_is_better=greater,
             ),
-            columns=sample_columns(sample),
-            sample_in_public=sample.name if sample.is_file() else None,
-            sample_bytes=sample.stat().st_size if sample.is_file() else 0,
+            data / "public",
         ),
         source=f"MLE-Dojo, {place.id}",
     )
@@ -115,9 +113,10 @@ def _metric_class(path: Path) -> tuple[str, bool | None]:
     """Return the name of the metric's class, as MLE-Dojo chooses it, and the direction that its source states."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise TaskError(f"{path} is no Python: {error}") from error
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Metrics")]
+    classes = [node for node in classes if node.name != "CompetitionMetrics"]  # the base class
     if not classes:
         raise TaskError(f"{path} has no class whose name ends in 'Metrics'")
     chosen = min(classes, key=lambda node: node.name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,12 @@ __all__ = [
     "DIRECTIONS",
     "LFS_START",
     "Place",
+    "is_path",
     "package_folder",
-    "read_description",
+    "read_text",
+    "refuse_links",
     "refuse_pointer",
+    "refuse_pointers",
     "unknown_competition",
 ]
 
@@ -31,6 +35,9 @@ DIRECTIONS = {"higher": True, "lower": False}
 
 LFS_START = "version https://git-lfs"
 """How a file starts that git left in place of a large one."""
+
+MOST_POINTER = 1024
+"""Largest such file, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +60,16 @@ class Place:
             ConfigurationError: If an option is unknown or its value cannot be used.
         """
         path, _, query = text.partition("?")
-        try:
-            whole = Path(path).resolve()
-        except (OSError, ValueError):  # too long, or with a NUL
-            raise UnknownTaskError(f"{shown(path, 200)} is no path of a competition") from None
+        if not is_path(path):
+            raise UnknownTaskError(f"{shown(path, 200)} is no path of a competition")
+        whole = Path(os.path.abspath(Path(path).expanduser()))  # the name that was given, wherever a link of it leads
         if not path or not whole.name:
             raise UnknownTaskError(f"{shown(path, 200)} names no competition; it must be DIR/ID")
         options = dict(parse_qsl(query, keep_blank_values=True))
         direction = options.pop("direction", None)
         if direction is not None and direction not in DIRECTIONS:
             raise ConfigurationError(f"direction must be 'higher' or 'lower' (is better), got {direction!r}")
-        return cls(whole.parent, whole.name, DIRECTIONS.get(direction or ""), _limits(options))
+        return cls(whole.parent.resolve(), whole.name, DIRECTIONS.get(direction or ""), _limits(options))
 
 
 def _limits(options: dict[str, str]) -> Limits:
@@ -79,6 +85,15 @@ def _limits(options: dict[str, str]) -> Limits:
         except ValueError:
             raise ConfigurationError(f"option {name!r} must be a number, got {text!r}") from None
     return Limits().override(changes)
+
+
+def is_path(text: str) -> bool:
+    """Return whether a text can be a path: it holds no NUL, is not too long, and no home is missing."""
+    try:
+        Path(text).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):
+        return False
+    return "\0" not in text
 
 
 def unknown_competition(
@@ -119,19 +134,43 @@ def refuse_pointer(path: Path, what: str) -> None:
     except OSError as error:
         raise TaskError(f"cannot read {what} {path}: {error.strerror or error}") from error
     if start == LFS_START.encode():
-        raise TaskError(f"{path} is a Git-LFS pointer, not {what} itself; fetch it with `git lfs pull`")
+        raise TaskError(f"{path} is a Git-LFS pointer in place of {what}; fetch it with `git lfs pull`")
 
 
-def read_description(path: Path) -> str:
-    """Return the text of a description.
+def read_text(path: Path, what: str) -> str:
+    """Return a text file: UTF-8, with or without a byte-order mark.
 
     Raises:
-        TaskError: If it cannot be read; it names the file.
+        TaskError: If it cannot be read, or is a Git-LFS pointer; it names the file.
     """
+    refuse_pointer(path, what)
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise TaskError(f"cannot read the description {path}: {error}") from error
+        raise TaskError(f"cannot read {what} {path}: {error}") from error
+
+
+def refuse_pointers(public: Path) -> None:
+    """Refuse a public folder in which a file is a Git-LFS pointer.
+
+    Raises:
+        TaskError: It names the file.
+    """
+    for path in sorted(public.rglob("*")):
+        if path.is_file() and path.stat().st_size <= MOST_POINTER:
+            refuse_pointer(path, "the data")
+
+
+def refuse_links(public: Path) -> None:
+    """Refuse a public folder with a link out of it, which a confined solution cannot follow.
+
+    Raises:
+        TaskError: It names the link.
+    """
+    inside = public.resolve()
+    for path in sorted(public.rglob("*")):
+        if path.is_symlink() and not path.resolve().is_relative_to(inside):
+            raise TaskError(f"{path} is a link out of its folder, where no solution can read; put a copy in its place")
 
 
 def package_folder(name: str) -> Path | None:

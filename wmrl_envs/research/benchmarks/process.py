@@ -137,12 +137,15 @@ class GradingProcess:
             return reply
         assert self._process is not None and self._process.stdin is not None and self._folder is not None
         path = self._folder / Path(name).name
-        path.write_bytes(content)
         try:
+            os.truncate(self._folder / "stderr", 0)  # graders warn at each submission
+            path.write_bytes(content)
             self._process.stdin.write(json.dumps(str(path)).encode() + b"\n")
             self._process.stdin.flush()
-        except OSError:
+        except BrokenPipeError:
             raise self._death() from None
+        except OSError as error:
+            raise _Death(f"it cannot be asked ({error})") from None
         try:
             return self._read()
         finally:
@@ -158,7 +161,7 @@ class GradingProcess:
         self._folder = Path(tempfile.mkdtemp(prefix="wmrl-grading-"))
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment |= dict.fromkeys(("HOME", "TMPDIR"), str(self._folder))
-        with (self._folder / "stderr").open("wb") as errors:
+        with (self._folder / "stderr").open("ab") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", str(_PROGRAM), json.dumps(dataclasses.asdict(self.order))],
                 stdin=subprocess.PIPE,
@@ -185,7 +188,10 @@ class GradingProcess:
                     raise self._death()
                 self._unread += chunk
         line, _, self._unread = self._unread.partition(b"\n")
-        reply: dict[str, Any] = json.loads(line)
+        try:
+            reply: dict[str, Any] = json.loads(line)
+        except ValueError:
+            raise _Death(f"it answered {line[:50]!r}") from None
         return reply
 
     def _death(self) -> _Death:

@@ -6,9 +6,10 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from wmrl_envs.research.benchmarks.medals import medal
+from wmrl_envs.research.benchmarks.place import refuse_pointer
 from wmrl_envs.research.benchmarks.process import GradingOrder, grade
 from wmrl_envs.research.leaderboard import Leaderboard
 from wmrl_envs.research.scoring import InvalidSubmission, Runner, Scored
@@ -16,7 +17,7 @@ from wmrl_envs.research.scoring import InvalidSubmission, Runner, Scored
 if TYPE_CHECKING:
     from wmrl_envs.research.task import ResearchTask
 
-__all__ = ["BenchmarkScorer", "sample_columns"]
+__all__ = ["BenchmarkScorer"]
 
 MOST_COLUMNS = 20
 """Columns of a submission that are named one by one."""
@@ -36,10 +37,32 @@ class BenchmarkScorer:
     medals: bool = False
     """Whether the feedback names the medal."""
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """``submission.csv``, or ``submission.jsonl`` where the sample submission is such a file."""
-        return ("submission.jsonl" if Path(self.order.sample).suffix == ".jsonl" else "submission.csv",)
+    files: ClassVar[tuple[str, ...]] = ("submission.csv",)
+
+    @classmethod
+    def of(cls, order: GradingOrder, public: Path, medals: bool = False) -> BenchmarkScorer:
+        """Return the scorer of a competition, with what its sample submission says.
+
+        Args:
+            order: What is graded, with the path of the sample submission.
+            public: The folder that a solution finds as ``./input``.
+            medals: As the field.
+
+        Raises:
+            TaskError: If the sample submission is a Git-LFS pointer.
+        """
+        sample = Path(order.sample)
+        if not sample.is_file():
+            return cls(order=order, medals=medals)
+        refuse_pointer(sample, "the sample submission")
+        whole, inside = sample.resolve(), public.resolve()
+        return cls(
+            order=order,
+            columns=_columns(sample),
+            sample_in_public=whole.relative_to(inside).as_posix() if whole.is_relative_to(inside) else None,
+            sample_bytes=sample.stat().st_size,
+            medals=medals,
+        )
 
     def most_bytes(self, task: ResearchTask) -> int:
         """Return 16 MiB, or twenty times the sample submission where that is more."""
@@ -73,10 +96,8 @@ class BenchmarkScorer:
         return Scored(score, score, feedback)
 
 
-def sample_columns(path: Path) -> tuple[str, ...]:
+def _columns(path: Path) -> tuple[str, ...]:
     """Return the columns of a sample submission; none where it is no CSV file that can be read."""
-    if path.suffix != ".csv":
-        return ()
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return tuple(next(csv.reader(file), ()))
