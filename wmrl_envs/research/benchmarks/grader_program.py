@@ -36,12 +36,30 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-MOST_REASON = 300
-"""Longest reason, in characters."""
 SPARE_COLUMNS = 100
 """A submission may have twice the columns of the sample submission and these: with millions pandas takes hours."""
+
+
+def _module_at(path: Path) -> types.ModuleType:
+    """Import a file as a module of a package that is its folder, so that its relative imports work."""
+    package = types.ModuleType("competition")
+    package.__path__ = [str(path.parent)]
+    sys.modules["competition"] = package
+    spec = importlib.util.spec_from_file_location(f"competition.{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+if TYPE_CHECKING:
+    from wmrl_envs.research.benchmarks.other_answers import other_answers, told
+else:
+    _apart = _module_at(Path(__file__).resolve().with_name("other_answers.py"))
+    other_answers, told = _apart.other_answers, _apart.told
 
 
 class Broken(Exception):
@@ -67,7 +85,7 @@ class Grader:
     @functools.cached_property
     def others(self) -> list[Any]:
         """Two other sets of answers, to tell which words on a submission would be the same whatever they are."""
-        return [_others(self.answers, self.header[0] if self.header else None, end) for end in (0, -1)]
+        return other_answers(self.answers, self.header[0] if self.header else None)
 
     def grade(self, path: Path) -> float:
         """Grade one submission."""
@@ -82,16 +100,19 @@ class Grader:
 
     def _invalid(self, path: Path, error: BaseException) -> NoReturn:
         """Tell why: in the words of the benchmark's code where they are the same whatever the answers are."""
-        verb, said = _told(error)
+        verb, said = told(error)
         why = f"{Path(self.code).name} {verb}"
-        same = bool(said) and all(self._told_on(path, other) == (verb, said) for other in self.others)
+        try:
+            same = bool(said) and all(self._told_on(path, other) == (verb, said) for other in self.others)
+        except Exception:  # no other answers can be made of these: then nothing is told
+            same = False
         raise Invalid(f"{why}: {said}" if same else why) from None
 
     def _told_on(self, path: Path, answers: Any) -> tuple[str, str] | None:
         try:
             self.score(path, copy.deepcopy(answers))
         except (Exception, SystemExit) as error:
-            return _told(error)
+            return told(error)
         return None
 
 
@@ -156,8 +177,8 @@ class DSBench(Grader):
     def others(self) -> list[Any]:
         """As `Grader.others`, in files."""
         paths = [Path.cwd() / name for name in ("least.csv", "greatest.csv")]
-        for path, end in zip(paths, (0, -1), strict=True):
-            _others(self._table, self.header[0] if self.header else None, end).to_csv(path, index=False)
+        for path, table in zip(paths, other_answers(self._table, self.header[0] if self.header else None), strict=True):
+            table.to_csv(path, index=False)
         return paths
 
     def score(self, path: Path, answers: Any) -> Any:
@@ -200,70 +221,6 @@ class InvalidSubmissionError(Exception):
     """What a metric rejected by its returned value."""
 
 
-def _told(error: BaseException) -> tuple[str, str]:
-    """Return what a benchmark's code did to a submission, and in which words."""
-    names = [kind.__name__ for kind in type(error).__mro__]
-    verb = "rejected it" if "InvalidSubmissionError" in names else f"raised {names[0]} on it"
-    try:
-        said = "" if isinstance(error, OSError) else " ".join(str(error).split())  # those name paths of this machine
-    except Exception:
-        said = ""
-    return verb, said if len(said) <= MOST_REASON else said[:MOST_REASON] + "..."
-
-
-def _others(answers: Any, identifier: str | None, end: int) -> Any:
-    """Return answers in which each value is the least of its column (end 0) or the greatest (-1), or the next to it.
-
-    None is what it was, so words of an error that are the same on both quote no answer, nor compare one with anything.
-    Unique ids stay: they are those of the test set.
-    """
-    if isinstance(answers, list):
-        return _other_lines(answers, identifier, end)
-    import pandas as pd
-
-    changed = answers.copy()
-    for name in answers.columns:
-        codes, values = pd.factorize(answers[name], sort=True)
-        if len(values) and not (name == identifier and answers[name].is_unique):
-            most, next_to_it = _two(list(values), end)
-            place = range(len(values))[end]
-            changed[name] = [next_to_it if code == place else most for code in codes]
-    return changed
-
-
-def _other_lines(rows: list[Any], identifier: str | None, end: int) -> list[Any]:
-    if not all(isinstance(row, dict) for row in rows):
-        return [row[""] for row in _other_lines([{"": row} for row in rows], None, end)]
-    changed = [dict(row) for row in rows]
-    for name in {name for row in rows for name in row}:
-        values = [row[name] for row in rows if name in row]
-        try:
-            distinct = sorted(set(values))
-        except TypeError:  # lists, or texts beside numbers
-            distinct = [json.loads(text) for text in sorted({json.dumps(value) for value in values})]
-        if not (name == identifier and len(distinct) == len(rows)):
-            most, next_to_it = _two(distinct, end)
-            for row in changed:
-                if name in row:
-                    row[name] = next_to_it if row[name] == most else most
-    return changed
-
-
-def _two(values: list[Any], end: int) -> tuple[Any, Any]:
-    """Return the value at an end of sorted ones, and the one before it."""
-    most = values[end]
-    return most, (values[1 if end == 0 else -2] if len(values) > 1 else _another(most))
-
-
-def _another(value: Any) -> Any:
-    if isinstance(value, bool):
-        return not value
-    try:
-        return value + 1
-    except TypeError:
-        return f"not {value}"
-
-
 @contextlib.contextmanager
 def _blaming(code: str) -> Iterator[None]:
     try:
@@ -274,19 +231,6 @@ def _blaming(code: str) -> Iterator[None]:
         package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
         install = f"; install {package} for {sys.executable}" if package else ""
         raise Broken(f"{code} cannot be imported: {type(error).__name__}: {error}{install}") from None
-
-
-def _module_at(path: Path) -> types.ModuleType:
-    """Import a file as a module of a package that is its folder, so that its relative imports work."""
-    package = types.ModuleType("competition")
-    package.__path__ = [str(path.parent)]
-    sys.modules["competition"] = package
-    spec = importlib.util.spec_from_file_location(f"competition.{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _read_table(path: Path) -> Any:
