@@ -51,6 +51,22 @@ def test_missing_extra_names_the_command(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "[agents]" in agents.help
 
 
+def test_checkout_is_installed_again_with_its_constraints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    checkout, installed = tmp_path / "check out", tmp_path / "wmrl_envs-9.0.dist-info"
+    checkout.mkdir()
+    (checkout / "constraints.txt").touch()
+    installed.mkdir()
+    (installed / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: wmrl-envs\nVersion: 9.0\n"
+        "Provides-Extra: agents\nRequires-Dist: no-such-package; extra == 'agents'\n"
+    )
+    origin = {"url": checkout.as_uri(), "dir_info": {"editable": True}}
+    (installed / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(tmp_path)
+    [agents] = [finding for finding in examine() if finding.name == "agents"]
+    assert agents.help == f"pip install -e '{checkout}[agents]' -c '{checkout}/constraints.txt'"
+
+
 def test_core_that_cannot_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*args: object, **kwargs: object) -> None:
         raise SandboxError("the process that solutions are forked from did not start")

@@ -136,6 +136,9 @@ def train(
     from wmrl_envs.progress import TrainingProgress
     from wmrl_envs.train import train as run
 
+    console.print(
+        f"run folder: {folder}; to look on: wmrl watch {folder}", markup=False, highlight=False, soft_wrap=True
+    )
     before = signal.signal(signal.SIGTERM, _terminate)
     with TrainingProgress(console, config) as progress:
         try:

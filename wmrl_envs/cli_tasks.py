@@ -32,12 +32,13 @@ def list_tasks(
         for name in _competitions(folder):
             console.print(name, markup=False, highlight=False, soft_wrap=True)
         return
+    width = max(map(len, bundled_tasks()))
     for name in bundled_tasks():
         task = _without_board(name)
-        rows = f"{task.inventory.train_rows:,} + {task.inventory.test_rows:,} rows"
-        console.print(f"[bold]{name:<9}[/bold] {escape(task.title)}", highlight=False, soft_wrap=True)
-        facts = f"{task.kind}, {task.metric.name}, {rows}, {_recorded(task)}"
-        console.print(f"{'':<9} [dim]{escape(facts)}[/dim]", highlight=False, soft_wrap=True)
+        rows = f"{task.inventory.train_rows:,} + {task.inventory.test_rows:,} rows" if task.inventory.train_rows else ""
+        console.print(f"[bold]{name:<{width}}[/bold] {escape(task.title)}", highlight=False, soft_wrap=True)
+        facts = ", ".join(filter(None, (task.kind, task.metric.name, rows, _recorded(task))))
+        console.print(f"{'':<{width}} [dim]{escape(facts)}[/dim]", highlight=False, soft_wrap=True)
 
 
 @tasks_app.command("show")

@@ -316,7 +316,11 @@ def _install(extra: str) -> str:
     folder = urllib.parse.urlparse(str(origin.get("url", "")))
     if folder.scheme == "file" and "dir_info" in origin:
         editable = "-e " if origin["dir_info"].get("editable") else ""
-        return f"pip install {editable}{shlex.quote(urllib.request.url2pathname(folder.path) + extra)}"
+        checkout = urllib.request.url2pathname(folder.path)
+        # Without the constraints pip may bring a torch of several gigabytes for CUDA.
+        pins = os.path.join(checkout, "constraints.txt")
+        constrained = f" -c {shlex.quote(pins)}" if os.path.isfile(pins) else ""
+        return f"pip install {editable}{shlex.quote(checkout + extra)}{constrained}"
     return f"pip install {shlex.quote(DISTRIBUTION + extra)}"
 
 

@@ -81,7 +81,10 @@ def manifest(args: Args, name: str) -> dict[str, object]:
 
 def description(args: Args, train: pd.DataFrame, test: pd.DataFrame) -> str:
     """Return what the agent reads; a sentence on what each column means would help it."""
-    columns = "\n".join(f"- `{name}`: {kind}" for name, kind in train.dtypes.astype(str).items())
+    columns = "\n".join(
+        f"- `{name}`: {'a number' if pd.api.types.is_numeric_dtype(kind) else 'text'}"
+        for name, kind in train.dtypes.items()
+    )
     return f"""# {args.about}
 
 Your code finds `train.csv` ({len(train)} rows), `test.csv` ({len(test)} rows, without `{args.target}`) and
