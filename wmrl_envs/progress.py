@@ -19,7 +19,7 @@ PLAIN_EVERY = 10
 
 
 class TrainingProgress:
-    """A progress bar with the score of the policy, the real executions and their cost.
+    """A progress bar with the mean reward of training, the real executions and their cost.
 
     Plain lines where there is no terminal.
     """
@@ -58,7 +58,7 @@ class TrainingProgress:
     def update(self, row: dict[str, Any]) -> None:
         """Show a completed step's numbers."""
         self.step = row["step"]
-        note = f"score {_score(row):.3f} · {row['executions']} executed ({row['execution_seconds']:.0f} CPU s)"
+        note = f"reward {_score(row):.3f} · {row['executions']} executed ({row['execution_seconds']:.0f} CPU s)"
         if row.get("cost_ratio") is not None:
             note += f" · {row['cost_ratio']:.0%} of executing everything"
         self._bar.update(self._task, completed=self.step, note=note)
