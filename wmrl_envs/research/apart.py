@@ -12,7 +12,8 @@ The second and the third point are held by Landlock; without it (``isolation="no
 code could write to the command's folder or end the command, which makes its submission invalid.
 
 What the code prints is its own word. Send it the questions and compare its answers with what the command knows; never
-let it run the comparison.
+let it run the comparison. Nor let an agent read ``output`` or ``problem`` of code that has seen the questions: it would
+repeat them there. What keeps it from being imported is known, and can be told, from a run without questions.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Ended(NamedTuple):
     output: str
     """What it printed to stdout: the word of the code that it ran."""
     problem: str
-    """Why it did not end well, in a few words; empty if it did."""
+    """Why it did not end well, in a few words, which may be the code's own; empty if it did."""
 
 
 def run_apart(program: str, stdin: str = "", *, seconds: float = 5.0) -> Ended:

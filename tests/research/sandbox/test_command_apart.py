@@ -175,6 +175,20 @@ def slugify(text):
     assert graded_module(strict, suite, module).score == 1.0
 
 
+def test_the_documented_suite_tells_none_of_its_questions(tmp_path, monkeypatch, strict):
+    guide = (Path(__file__).parents[3] / "docs" / "command_tasks.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(guide.split("```python\n")[1].split("\n```\n")[0], {})
+    cases = json.loads(Path("slugs/private/cases.json").read_text(encoding="utf-8"))
+    tells = "said = []\ndef slugify(text):\n    said.append(text)\n"
+    for end in (f"    if len(said) == {len(cases)}: raise SystemExit(repr(said))", "    print(said)\n    return text"):
+        outcome = graded_module(strict, Path("slugs"), tells + end)
+        assert not [question for question, _ in cases if len(question) > 2 and question in outcome.feedback]
+        assert "Über" not in outcome.feedback
+    broken = graded_module(strict, Path("slugs"), "def slugify(text: 1")
+    assert broken.feedback == "slug.py gives no answers. SyntaxError: '(' was never closed"
+
+
 def test_the_folder_is_complete(suite, strict):
     assert check_task(suite, strict) == []
 
