@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -54,6 +55,8 @@ EXAMPLE = "example.py"
 """Name of the example solution in a task folder, unless task.json names another."""
 
 _PYTHON = ("python", "python3")
+_LONGEST_NAME = 255
+"""Bytes of a file's name that file systems take."""
 _RESERVED = ("apart.py", "input", "private", "solution.py", "submission")
 _APART = Path(__file__).with_name("apart.py")
 
@@ -176,9 +179,10 @@ def _inside(name: str) -> bool:
 
 def _check_files(files: tuple[str, ...]) -> None:
     for name in files:
-        if not _inside(name) or _parts(name)[0] in _RESERVED or str(PurePosixPath(name)) != name:
+        plain = _inside(name) and name.isprintable() and str(PurePosixPath(name)) == name
+        if not plain or _parts(name)[0] in _RESERVED or max(map(len, os.fsencode(name).split(b"/"))) > _LONGEST_NAME:
             raise TaskError(
-                f"files names {name!r}; it must be a plain path inside the solution's working folder, and none of "
+                f"files names {name!r:.300}; it must be a plain path inside the solution's working folder, and none of "
                 f"{', '.join(_RESERVED)}"
             )
     for name in files:
