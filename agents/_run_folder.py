@@ -13,7 +13,7 @@ from wmrl_envs.calibration_history import CalibrationHistory
 from wmrl_envs.errors import CheckpointError
 from wmrl_envs.files import check_folder, write_json
 from wmrl_envs.research.outcome import STATUSES
-from wmrl_envs.run_files import versions, write_calibration, write_metrics
+from wmrl_envs.run_files import MetricsFile, versions, write_calibration
 from wmrl_envs.trajectories import (
     REWARDS,
     TrajectoryLog,
@@ -49,7 +49,7 @@ class RunFolder:
         """
         check_folder(folder)
         self._folder, self._config = folder, dict(config)
-        self._log = TrajectoryLog(folder)
+        self._log, self._metrics = TrajectoryLog(folder), MetricsFile(folder)
         self._history = CalibrationHistory()
         self._pairs: list[list[float]] = []
         self.rows: list[dict[str, Any]] = []
@@ -80,7 +80,7 @@ class RunFolder:
         step, streams = len(self.rows) + 1, stage.streams
         row = {"step": step, "wall_seconds": self._elapsed(), **_numbers(stage), **stage.env.ledger.summary()}
         self.rows.append({name: value for name, value in row.items() if value is not None})
-        write_metrics(self._folder / "metrics.csv", self.rows)
+        self._metrics.write(self.rows)
         slots, group_size = len(streams["anchor"]), stage.group_size
         groups = [slot // group_size for slot in range(slots)]
         chosen = choose_episodes(streams["anchor"].tolist(), groups, episodes_kept(step))

@@ -7,7 +7,8 @@ import json
 import random
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +27,7 @@ __all__ = [
     "load_state",
     "random_state",
     "restore_random_state",
+    "restoring",
     "save_checkpoint",
 ]
 
@@ -102,6 +104,26 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
             f"the checkpoint {checkpoint} cannot be read ({type(error).__name__}: {error})"
         ) from error
     return state
+
+
+@contextmanager
+def restoring(folder: Path) -> Iterator[None]:
+    """Say of a state that lacks something, or holds it in another form, that it is another version's.
+
+    Args:
+        folder: The run's checkpoint folder.
+
+    Raises:
+        CheckpointError: If what is in the ``with`` block cannot take the state up.
+    """
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise CheckpointError(
+            f"the checkpoints in {folder} were made by another version of wmrl-envs ({reason}); go on with the version "
+            "that versions.json names, or start a new run"
+        ) from error
 
 
 def load_agent(checkpoint: Path, kind: type[BaseAlgorithm], env: Any = None) -> BaseAlgorithm:

@@ -16,6 +16,7 @@ from wmrl_envs.checkpoint import (
     load_newest,
     load_state,
     restore_random_state,
+    restoring,
     save_checkpoint,
 )
 from wmrl_envs.config import TrainConfig
@@ -23,7 +24,7 @@ from wmrl_envs.errors import CheckpointError, ConfigurationError, MissingExtraEr
 from wmrl_envs.evaluate import evaluate
 from wmrl_envs.files import write_json, write_text
 from wmrl_envs.research.grading import Submission
-from wmrl_envs.run_files import versions, write_calibration, write_metrics
+from wmrl_envs.run_files import MetricsFile, versions, write_calibration, writing_to
 from wmrl_envs.tracking import Tracker, find_tracker
 from wmrl_envs.trajectories import TrajectoryLog
 
@@ -99,6 +100,7 @@ class Run:
         self.trajectories = TrajectoryRecorder(lambda: self.recorder.step + 1)
         self.history = CalibrationHistory()
         self.tracker = Tracker(None, Path(), {})
+        self._metrics = MetricsFile(folder or Path())
 
     @property
     def finished(self) -> bool:
@@ -141,7 +143,7 @@ class Run:
         return not self.finished
 
     def _write(self, folder: Path) -> None:
-        write_metrics(folder / "metrics.csv", self.recorder.rows)
+        self._metrics.write(self.recorder.rows)
         TrajectoryLog(folder).append(self.trajectories.take())
         knots = self.env.calibration()["knots"]
         self.history.note(self.recorder.step, knots["predicted"], knots["real"])
@@ -178,7 +180,8 @@ class Run:
         if not checkpoints(folder):
             return False
         agent, state = load_newest(folder, self._load)
-        saved, wanted = TrainConfig.from_dict(state["config"]).located(), self.config
+        with restoring(folder):
+            saved, wanted = TrainConfig.from_dict(state["config"]).located(), self.config
         if replace(saved, steps=wanted.steps, budget_seconds=wanted.budget_seconds) != wanted:
             raise CheckpointError(
                 f"{self.folder} was made with other settings: {_difference(saved, wanted)}; start a run of its own "
@@ -190,12 +193,13 @@ class Run:
                 f"least {state['step']}"
             )
         self.agent = agent
-        self.env.unwrapped.load_state_dict(state["env"])
-        self.env.load_state_dict(state["correction"])
-        self.recorder.load_state_dict(state["recorder"])
-        self.trajectories.load_state_dict(state["trajectories"])
-        self.history.load_state_dict(state["history"])
-        restore_random_state(state["random"])
+        with restoring(folder):
+            self.env.unwrapped.load_state_dict(state["env"])
+            self.env.load_state_dict(state["correction"])
+            self.recorder.load_state_dict(state["recorder"])
+            self.trajectories.load_state_dict(state["trajectories"])
+            self.history.load_state_dict(state["history"])
+            restore_random_state(state["random"])
         return True
 
     def _load(self, path: Path) -> tuple[BaseAlgorithm, dict[str, Any]]:
@@ -233,7 +237,7 @@ def train(
         The summary, as in summary.json: configuration, evaluations before and after, ledger, best solutions.
 
     Raises:
-        CheckpointError: If there is nothing to resume, or the folder already holds a run.
+        CheckpointError: If there is nothing to resume, the folder already holds a run, or it cannot be written to.
     """
     torch.set_num_threads(1)  # the networks are tiny: more threads than free cores slow them by an order of magnitude
     tracker_module = find_tracker(track)
@@ -243,13 +247,14 @@ def train(
     run = Run(config, folder, on_step=on_step)
     try:
         restored = resume and run.restore()
-        TrajectoryLog(folder).drop_after(run.recorder.step)
-        run.history.write(folder)
-        write_json(folder / "config.json", config.to_dict())
-        if not restored:
-            write_json(folder / "versions.json", versions())
-        run.tracker = Tracker(tracker_module, folder, config.to_dict())
-        summary = _train(run, folder, on_phase)
+        with writing_to(folder):
+            TrajectoryLog(folder).drop_after(run.recorder.step)
+            run.history.write(folder)
+            write_json(folder / "config.json", config.to_dict())
+            if not restored:
+                write_json(folder / "versions.json", versions())
+            run.tracker = Tracker(tracker_module, folder, config.to_dict())
+            summary = _train(run, folder, on_phase)
         run.tracker.finish(folder, summary)
         return summary
     finally:

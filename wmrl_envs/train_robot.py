@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.utils.tensorboard import SummaryWriter
 
-from wmrl_envs.checkpoint import checkpoints, load_newest, load_state, save_checkpoint
+from wmrl_envs.checkpoint import checkpoints, load_newest, load_state, restoring, save_checkpoint
 from wmrl_envs.config import located
 from wmrl_envs.errors import CheckpointError, ConfigurationError, check_settings
 from wmrl_envs.figures_robot import draw_robot_figures
@@ -29,7 +29,7 @@ from wmrl_envs.robotics.policy import SmallVLA, imitate
 from wmrl_envs.robotics.progress import ProgressModel, resolve_progress_model, score_videos
 from wmrl_envs.robotics.video import draw_progress, write_video
 from wmrl_envs.robotics.video_model import VideoProgressModel, train_video_model
-from wmrl_envs.run_files import versions, write_calibration, write_metrics
+from wmrl_envs.run_files import MetricsFile, versions, write_calibration, writing_to
 from wmrl_envs.tracking import Tracker, find_tracker
 from wmrl_envs.train import held_already
 
@@ -190,7 +190,8 @@ def train_robot(
         _restore(trainer, log, folder / "checkpoints")
         log.start(trainer.step)
         on_phase("fine-tuning")
-        _learn(config, trainer, log, folder, stepped)
+        with writing_to(folder):
+            _learn(config, trainer, log, folder, stepped)
         policy.save(folder / "policy")
         after = _evaluated(config, policy, folder / "after.json", on_phase, "after")
         on_phase("recording videos")
@@ -296,22 +297,23 @@ def _restore(trainer: RobotTrainer, log: RobotLog, folder: Path) -> None:
         return state
 
     state = load_newest(folder, load)
-    trainer.load_state_dict(state["trainer"])
-    log.load_state_dict(state["log"])
+    with restoring(folder):
+        trainer.load_state_dict(state["trainer"])
+        log.load_state_dict(state["log"])
 
 
 def _learn(
     config: RobotRunConfig, trainer: RobotTrainer, log: RobotLog, folder: Path, on_step: Callable[[Row], None]
 ) -> None:
-    steps = config.finetune.steps
+    steps, metrics = config.finetune.steps, MetricsFile(folder)
     with SummaryWriter(str(folder / "tensorboard"), purge_step=trainer.step + 1) as events:
         while trainer.step < steps:
             log.before_step(trainer)
             row = trainer.train_step()
-            log.after_step(trainer)
             for name, value in row.items():
                 events.add_scalar(f"robot/{name}", value, trainer.step)
-            write_metrics(folder / "metrics.csv", [dict(row) for row in trainer.rows])
+            log.after_step(trainer)
+            metrics.write(trainer.rows)
             if trainer.step == steps or trainer.step % config.checkpoint_every == 0:
                 state = {"trainer": trainer.state_dict(), "log": log.state_dict()}
                 save_checkpoint(folder / "checkpoints", trainer.step, _Saved(trainer).save, state)
