@@ -88,6 +88,12 @@ def test_the_command_scores_what_the_description_says(task: ResearchTask, sandbo
     assert isinstance(guessing, Scored) and guessing.train == pytest.approx(np.log2(27))
 
 
+def test_every_allowed_size_of_model_fits_the_commands_memory(task: ResearchTask, sandbox: ProcessSandbox) -> None:
+    for shape in (20, 2000, 1), (1, 1, 3000):
+        scored = task.scorer.score(task, {"weights.npz": archive(dict(weights(*shape)))}, sandbox)
+        assert isinstance(scored, Scored), scored
+
+
 def by_hand(model: Weights, context: int, name: str) -> Iterator[float]:
     letters = [0] * context + [ord(letter) - ord("A") + 1 for letter in name] + [0]
     for place in range(context, len(letters)):
@@ -105,6 +111,31 @@ def bomb() -> bytes:
     return buffer.getvalue()
 
 
+def forged(place: int, value: int) -> bytes:
+    """Return an archive whose directory says something else of its members, such as that they are encrypted."""
+    content = bytearray(archive(dict(weights())))
+    start = 0
+    while (start := content.find(b"PK\x01\x02", start)) >= 0:
+        content[start + place] |= value
+        start += 4
+    return bytes(content)
+
+
+def members(content: bytes, suffix: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name in weights():
+            file.writestr(name + suffix, content)
+    return buffer.getvalue()
+
+
+def huge() -> bytes:
+    header = io.BytesIO()
+    fields = {"descr": "<f8", "fortran_order": False, "shape": (27, 10**12)}
+    np.lib.format.write_array_header_1_0(header, fields)
+    return members(header.getvalue(), ".npy")
+
+
 def changed(**fields: object) -> bytes:
     arrays = {**weights(), **fields}
     return archive({name: value for name, value in arrays.items() if value is not None})
@@ -117,6 +148,10 @@ def changed(**fields: object) -> bytes:
         (lambda: b"PK\x03\x04" + bytes(100), "no archive of numpy arrays"),
         (lambda: archive(dict(weights()))[:-30], "no archive of numpy arrays"),
         (lambda: changed(hidden=np.array([None, {}], dtype=object)), "no archive of numpy arrays without pickle"),
+        (lambda: forged(8, 1), "no archive of numpy arrays"),
+        (lambda: forged(10, 99), "no archive of numpy arrays"),
+        (huge, "no archive of numpy arrays"),
+        (lambda: members(b"hello", ""), "embedding holds no real numbers"),
         (bomb, "more than 100000 numbers"),
         (lambda: changed(extra=np.zeros(200_000)), "more than 100000 numbers"),
         (lambda: changed(extra=np.zeros(3)), "holds the arrays embedding, hidden, hidden_bias, output, output_bias, e"),
