@@ -154,6 +154,14 @@ def test_named_for_screen_readers(mixed: Path, open_page: Opener) -> None:
             landmarks: ["header", "nav", "main", "footer"].filter((tag) => document.querySelector(tag)),
             unnamed: [...document.querySelectorAll("button, input, select, section, figure, nav, video, [role=img]")]
                 .filter((one) => !named(one) && !one.closest(".modebar")).map((one) => one.outerHTML.slice(0, 120)),
+            held: [...document.querySelectorAll("[role=img]")]
+                .filter((one) => one.querySelector("a[href], button, input, select, [tabindex]"))
+                .map((one) => one.outerHTML.slice(0, 120)),
+            alike: [...document.querySelectorAll("section:not([role]), [role=region]")]
+                .filter((one) => one.checkVisibility())
+                .map((one) => one.getAttribute("aria-label")
+                    || document.getElementById(one.getAttribute("aria-labelledby"))?.textContent)
+                .filter((name, at, all) => name && all.indexOf(name) !== at),
             jumps: levels.filter((level, at) => at && level > levels[at - 1] + 1),
             first: levels[0],
             repeated: [...document.querySelectorAll("main [id]")].filter((one) => !one.closest("svg"))
@@ -164,6 +172,8 @@ def test_named_for_screen_readers(mixed: Path, open_page: Opener) -> None:
     assert found["lang"] == "en" and found["first"] == 1
     assert found["landmarks"] == ["header", "nav", "main", "footer"]
     assert found["unnamed"] == []
+    assert found["held"] == []
+    assert found["alike"] == []
     assert found["jumps"] == []
     assert found["repeated"] == []
 

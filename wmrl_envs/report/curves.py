@@ -139,12 +139,15 @@ def _reports(group: Group, place: int, x_index: int, alone: bool) -> list[Trace]
     marks = []
     for when in ("before", "after"):
         found = [(run, score, error) for run in group.runs for score, error in [reported(run, when)]]
+        ends = [end_of(run, against_cost=bool(x_index)) for run, score, _ in found if score is not None]
         scores = [score for _, score, _ in found if score is not None]
         if not scores:
             continue
-        ends = [end_of(run, against_cost=bool(x_index)) for run, score, _ in found if score is not None]
-        errors = [error for _, _, error in found if error is not None]
-        spread = 2 * errors[0] if len(scores) == 1 and errors else 2 * _standard_error(scores)
+        ends = [end for end in ends if np.isfinite(end)]
+        if not ends:
+            continue
+        own = next(error for _, score, error in found if score is not None)
+        spread = 2 * _standard_error(scores) if len(scores) > 1 else np.nan if own is None else 2 * own
         end = float(np.mean(ends))
         # Beside one another, so that groups that start alike do not hide each other.
         aside = 0.0 if alone else (1 + place) * 0.008 * end
@@ -165,7 +168,7 @@ def _reports(group: Group, place: int, x_index: int, alone: bool) -> list[Trace]
 
 
 def _standard_error(scores: Sequence[float]) -> float:
-    return float(np.std(scores, ddof=1) / np.sqrt(len(scores))) if len(scores) > 1 else 0.0
+    return float(np.std(scores, ddof=1) / np.sqrt(len(scores)))
 
 
 def _words(groups: Sequence[Group], kind: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from wmrl_envs.report.text import clean_text, short_text
 from wmrl_envs.report.thinning import evenly
 
-__all__ = ["Episode", "Episodes", "Turn", "number", "numbers", "read_episodes"]
+__all__ = ["Episode", "Episodes", "Turn", "aligned", "number", "numbers", "read_episodes"]
 
 MOST_BYTES = 8_000_000
 """Of one episode; a longer line is skipped, which the page says."""
@@ -72,6 +72,8 @@ def read_episodes(path: Path, most: int) -> Episodes:
     """
     chosen: list[Episode] = []
     damaged = 0
+    if not path.is_file():  # a pipe would never end
+        return Episodes([], 0, 0)
     try:
         with path.open("rb") as file:
             lines = list(_lines(file))
@@ -126,10 +128,16 @@ def _episode(line: bytes) -> Episode | None:
         rewards={name: value for name in _REWARDS if (value := number(found.get(name))) is not None},
         turns=[_turn(turn) for turn in turns[:MOST_TURNS] if isinstance(turn, dict)] if isinstance(turns, list) else [],
         instruction=short_text(instruction, 400) if isinstance(instruction, str) else None,
-        progress=evenly(numbers(found.get("progress")), MOST_FRAMES),
-        success=evenly(numbers(found.get("success_probability")), MOST_FRAMES),
+        progress=_frames(found.get("progress")),
+        success=_frames(found.get("success_probability")),
         video=video if isinstance(video, str) else None,
     )
+
+
+def _frames(value: Any) -> list[float]:
+    """Return a number a frame; none where any is unknown, without which the others would belong to wrong frames."""
+    found = numbers(value)
+    return evenly(found, MOST_FRAMES) if found and len(found) == len(value) else []
 
 
 def _turn(turn: Mapping[str, Any]) -> Turn:
@@ -165,6 +173,15 @@ def number(value: Any) -> float | None:
     except OverflowError:
         return None
     return found if math.isfinite(found) else None
+
+
+def aligned(found: Mapping[str, Any], *names: str) -> list[list[float]]:
+    """Return lists of equal lengths, the places left out where any of them holds no number; empty ones otherwise."""
+    columns = [found.get(name) for name in names]
+    if not all(isinstance(column, list) and len(column) == len(columns[0] or []) for column in columns):
+        return [[] for _ in names]
+    rows = [row for items in zip(*columns, strict=True) if None not in (row := [number(item) for item in items])]
+    return [[row[place] for row in rows] for place in range(len(names))]  # type: ignore[misc]
 
 
 def numbers(value: Any) -> list[float]:

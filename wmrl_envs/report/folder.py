@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from wmrl_envs.errors import ConfigurationError
-from wmrl_envs.report.episodes import Episode, number, numbers, read_episodes
-from wmrl_envs.report.files import as_object, as_objects, modified, read_metrics, read_object
+from wmrl_envs.report.episodes import Episode, aligned, number, read_episodes
+from wmrl_envs.report.files import as_object, as_objects, modified, read_json, read_metrics, read_object, read_text
 from wmrl_envs.report.text import short_text
 
 __all__ = ["Map", "Pairs", "Run", "State", "find_runs", "read_run", "read_runs", "tell_apart"]
@@ -181,7 +181,7 @@ _FILES = ("config.json", "before.json", "after.json", "metrics.csv", "summary.js
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        config = json.loads(read_text(path))
     except OSError as problem:
         raise ConfigurationError(f"{path} cannot be read: {problem.strerror}; {_WHAT_IT_IS}") from problem
     except (ValueError, RecursionError) as problem:
@@ -193,8 +193,8 @@ def _config(folder: Path) -> dict[str, Any]:
 
 def _pairs(calibration: Mapping[str, Any], episodes: Sequence[Episode]) -> Pairs:
     """Return the pairs of calibration.json; those of the episodes kept while a run has not written it."""
-    columns = [numbers(calibration.get(name)) for name in ("step", "predicted", "real")]
-    if len({len(column) for column in columns}) != 1 or not columns[0]:
+    columns = aligned(calibration, "step", "predicted", "real")
+    if not columns[0]:
         both = [
             (episode.step, episode.rewards["predicted_reward"], episode.rewards["real_reward"])
             for episode in episodes
@@ -207,13 +207,7 @@ def _pairs(calibration: Mapping[str, Any], episodes: Sequence[Episode]) -> Pairs
 
 def _maps(folder: Path, calibration: Mapping[str, Any], rows: pd.DataFrame, problems: list[str]) -> list[Map]:
     """Return the calibration map as it moved; that of the end alone for a run that did not note it down."""
-    try:
-        history = json.loads((folder / "calibration_history.json").read_text(encoding="utf-8", errors="replace"))
-    except FileNotFoundError:
-        history = []
-    except (OSError, ValueError, RecursionError) as problem:
-        problems.append(f"calibration_history.json could not be read ({short_text(str(problem), 80)})")
-        history = []
+    history = read_json(folder / "calibration_history.json", problems)
     last = float(rows["step"].iloc[-1]) if len(rows) else 0.0
     end = {"step": last, **as_object(calibration.get("knots"))}
     maps = [found for entry in as_objects(history) or [end] if (found := _map(entry)) is not None]
@@ -221,8 +215,9 @@ def _maps(folder: Path, calibration: Mapping[str, Any], rows: pd.DataFrame, prob
 
 
 def _map(entry: Mapping[str, Any]) -> Map | None:
-    step, predicted, real = number(entry.get("step")), numbers(entry.get("predicted")), numbers(entry.get("real"))
-    if step is None or not predicted or len(predicted) != len(real):
+    step, (predicted, real) = number(entry.get("step")), aligned(entry, "predicted", "real")
+    # Knots out of order are no map: drawn, they would say something that the run never used.
+    if step is None or not predicted or predicted != sorted(predicted):
         return None
     return Map(int(step), predicted, real)
 
@@ -245,7 +240,7 @@ def _best(folder: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(file, str) and os.path.basename(file) == file and file.endswith(".py"):
         try:
             if not (folder / file).is_symlink():
-                found["code"] = (folder / file).read_text(encoding="utf-8", errors="replace")[:100_000]
-        except OSError:
+                found["code"] = read_text(folder / file)[:100_000]
+        except (OSError, ValueError):
             pass
     return {name: value for name, value in found.items() if value is not None}

@@ -32,7 +32,8 @@ def labels(run: Run) -> tuple[float | None, float | None]:
 def _count(run: Run, name: str) -> float | None:
     found = number(run.summary.get(name))
     if found is None and name in run.rows and len(run.rows):
-        found = float(run.rows[name].fillna(0).sum())
+        known = run.rows[name].dropna()
+        found = float(known.sum()) if len(known) else None
     return found
 
 
@@ -51,7 +52,7 @@ def state_words(run: Run) -> str:
     planned = "" if run.steps is None else f" of {run.steps:,}"
     at = f"step {run.step:,}{planned}" if len(run.rows) else "no step done yet"
     if run.state == "finished":
-        return f"finished after {run.step:,} steps"
+        return f"finished after {run.step:,} steps" if len(run.rows) else "finished; its steps are unknown"
     written = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(run.modified))
     words = "still going" if run.state == "going" else "stopped before its end"
     return f"{words}: {at}, last written {written}"
@@ -118,7 +119,11 @@ def _robot_cards(run: Run) -> list[dict[str, str] | None]:
     (read, played), ratio = labels(run), cost_ratio(run)
     if read is None:
         return []
-    card = {"label": "Labels read", "value": f"{read:,.0f}", "detail": f"of {played or 0:,.0f} rollouts played"}
+    card = {
+        "label": "Labels read",
+        "value": f"{read:,.0f}",
+        "detail": f"of {'?' if played is None else f'{played:,.0f}'} rollouts played",
+    }
     if ratio is None:
         return [card]
     share = {"label": "Cost ratio", "value": f"{ratio:.0%}", "detail": "labels over rollouts"}
@@ -136,6 +141,9 @@ def table(groups: Sequence[Group], kind: str) -> dict[str, Any]:
 
 def _row(group: Group) -> list[str]:
     (before, before_spread), (after, after_spread) = _mean(group, "before"), _mean(group, "after")
+    both = [(reported(run, "before")[0], reported(run, "after")[0]) for run in group.runs]
+    # Of runs that have both: the others' scores before would be taken for a gain.
+    gain = _of_known([None if old is None or new is None else new - old for old, new in both])
     costs = [labels(run)[0] if run.kind == "robot" else _ledger(run, "execution_seconds") for run in group.runs]
     seconds, ratio = _of_known(costs), _of_known([cost_ratio(run) for run in group.runs])
     done = sum(run.state == "finished" for run in group.runs)
@@ -144,7 +152,7 @@ def _row(group: Group) -> list[str]:
         f"{len(group.runs)}" + ("" if done == len(group.runs) else f" ({done} finished)"),
         _score(before) + before_spread,
         _score(after) + after_spread,
-        "?" if before is None or after is None else f"{after - before:+.3f}",
+        "?" if gain is None else f"{gain:+.3f}",
         "?" if seconds is None else f"{seconds:,.1f}".removesuffix(".0"),
         "?" if ratio is None else f"{ratio:.0%}",
     ]

@@ -51,8 +51,13 @@ def write_report(paths: Sequence[Path], out: Path, *, most_bytes: int = MOST_BYT
     check_file(out)
     runs = read_runs(find_runs(paths), episodes=Limits.episodes)
     shown, page = report_contents(runs, most_bytes=most_bytes)
-    with replacing(out) as temporary:
-        temporary.write_bytes(page)
+    try:
+        with replacing(out) as temporary:
+            temporary.write_bytes(page)
+    except OSError as problem:
+        raise ConfigurationError(
+            f"{out} cannot be written: {problem.strerror}; name a file in a folder that you may write to, by --out"
+        ) from problem
     left_out = [note["text"] for note in shown["notes"] if note["kind"] == "left out"]
     return {"runs": len(runs), "bytes": len(page), "left_out": left_out}
 

@@ -119,8 +119,11 @@ def _statuses(run: Run, most: int) -> Figure | None:
     ]
     if not present:
         return None
-    steps = _steps(run)
-    shares = {status: smooth(np.nan_to_num(run.rows[f"status_{status}"].to_numpy(float))) for status in present}
+    columns = run.rows[[f"status_{status}" for status in present]].to_numpy(float)
+    # A step whose outcomes are unknown has no shares; a status that a known one does not name had none.
+    known = np.isfinite(columns).any(axis=1)
+    steps = _steps(run)[known]
+    shares = {status: smooth(np.nan_to_num(columns[known, place])) for place, status in enumerate(present)}
     # All layers of a stack need the same places, so that extremes of single ones cannot be kept.
     places = np.array(evenly(range(len(steps)), most))
     traces: list[Trace] = []

@@ -31,14 +31,16 @@ def spent(run: Run) -> Floats:
     if column not in run.rows:
         return np.full(len(run.rows), np.nan)
     values: Floats = run.rows[column].to_numpy(dtype=np.float64)
-    return np.nancumsum(values) if run.kind == "robot" else values
+    if run.kind == "robot" and np.isfinite(values).any():
+        return np.nancumsum(values)
+    return values
 
 
 def end_of(run: Run, *, against_cost: bool) -> float:
-    """Return the last step, or what had been spent by then; 0 where nothing was."""
+    """Return the last step, or what had been spent by then; NaN where unknown."""
     column = spent(run) if against_cost else run.rows["step"].to_numpy(float)
     known = column[np.isfinite(column)]
-    return float(known[-1]) if len(known) else 0.0
+    return float(known[-1]) if len(known) else np.nan
 
 
 def tradeoff(groups: Sequence[Group], kind: str) -> Figure | None:
@@ -46,10 +48,11 @@ def tradeoff(groups: Sequence[Group], kind: str) -> Figure | None:
     traces: list[Trace] = []
     for place, group in enumerate(groups[:MOST_GROUPS]):
         found = [
-            (end_of(run, against_cost=True), score, run)
+            (spent_by_then, score, run)
             for run in group.runs
             for score, _ in [reported(run, "after")]
-            if score is not None
+            for spent_by_then in [end_of(run, against_cost=True)]
+            if score is not None and np.isfinite(spent_by_then)
         ]
         if found:
             trace = points(

@@ -42,7 +42,7 @@ class Sources:
         """
         with self._lock:
             prints = {folder: _print(folder) for folder in find_runs(self._paths)}
-            tag = hashlib.sha256("\n".join(prints.values()).encode()).hexdigest()[:20]
+            tag = hashlib.sha256("\n".join(prints.values()).encode("utf-8", "surrogateescape")).hexdigest()[:20]
             if tag != self._tag:
                 self._update(prints)
                 self._tag = tag
@@ -61,7 +61,7 @@ class Sources:
             except OSError:
                 return None  # it is being replaced, or was removed
             # A name of its own for each content, which stays the same whatever comes beside it.
-            mark = hashlib.sha256(f"{video.path} {written}".encode()).hexdigest()[:16]
+            mark = hashlib.sha256(f"{video.path} {written}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
             videos[mark] = video.path
             return f"videos/{mark}.mp4"
 

@@ -12,8 +12,8 @@ class Section {
     this.picker = element("div", { class: "picker" });
     this.single = new Figures(`${title}: one run`);
     this.best = element("div", { class: "best" });
-    this.settings = new Settings("Configuration", `${kind}-settings`);
-    this.versions = new Settings("Versions", `${kind}-versions`);
+    this.settings = new Settings("Configuration", `${kind}-settings`, `${title}: configuration`);
+    this.versions = new Settings("Versions", `${kind}-versions`, `${title}: versions`);
     this.box = part(kind, title, this.head, this.overall.box, this.picker, this.single.box, this.best);
     const tables = element("div", { class: "tables" }, this.settings.box, this.versions.box);
     this.setup = part(`${kind}-setup`, title === "Results" ? "Configuration and versions" : `${title}: configuration and versions`, tables);

@@ -218,7 +218,7 @@ class Browser {
       ["error", found.error_type ? `${found.error_type}${found.error_line === undefined ? "" : `, line ${found.error_line}`}` : null],
     ].filter(([, value]) => value !== null);
     return element(
-      "section", { class: `outcome ${label.toLowerCase()}`, "aria-label": `${label} outcome` },
+      "section", { class: `outcome ${label.toLowerCase()}`, role: "group", "aria-label": `${label} outcome` },
       element(heading, {}, label, badge(found.status)),
       element("dl", { class: "facts" }, numbers.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
       found.feedback === undefined ? null : textBlock(this.data.texts[found.feedback] || "(nothing)", `${label} feedback`),

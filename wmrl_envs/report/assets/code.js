@@ -19,11 +19,11 @@ function codeBlock(pieces, label, errorLine) {
       if (text) line.append(pieces[at] ? element("span", { class: `t-${pieces[at]}` }, text) : text);
     });
   }
-  return element("pre", { class: "code", tabindex: "0", role: "region", "aria-label": label }, body);
+  return element("pre", { class: "code", tabindex: "0", role: "group", "aria-label": label }, body);
 }
 
 const plainCode = (pieces) => pieces.filter((_, at) => at % 2).join("");
 
 function textBlock(text, label) {
-  return element("pre", { class: "feedback", tabindex: "0", role: "region", "aria-label": label }, text);
+  return element("pre", { class: "feedback", tabindex: "0", role: "group", "aria-label": label }, text);
 }

@@ -11,7 +11,8 @@ class Figure {
     this.title = element("h3", { id: title });
     this.words = element("p", { class: "words" });
     this.controls = element("div", { class: "controls" });
-    this.plot = element("div", { class: "plot", role: "img" });
+    // Not an image: Plotly's buttons in it take the focus, which nothing inside an image may.
+    this.plot = element("div", { class: "plot", role: "group" });
     this.numbers = element("details", { class: "numbers", toggle: () => this.#table() }, element("summary", {}, "Numbers"));
     this.box = element(
       "figure",

@@ -28,13 +28,12 @@ function groupTable(table, title) {
 }
 
 class Settings {
-  constructor(title, id) {
-    this.title = title;
+  constructor(title, id, label) {
     this.only = true;
     this.toggle = element("input", { type: "checkbox", id: fresh("only"), checked: true, change: () => { this.only = this.toggle.checked; this.#fill(); } });
     this.choice = element("p", { class: "only" }, this.toggle, element("label", { for: this.toggle.id }, "only what differs"));
     this.table = element("table", { class: "settings" });
-    this.box = element("section", { class: "block", "aria-labelledby": id }, element("h3", { id }, title), this.choice, scrolling(title, this.table));
+    this.box = element("div", { class: "block", role: "group", "aria-labelledby": id }, element("h3", { id }, title), this.choice, scrolling(label, this.table));
   }
 
   update(shown) {
