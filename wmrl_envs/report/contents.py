@@ -256,7 +256,9 @@ def _notes(
         text = f"{len(chosen):,} of the {written:,} episodes that the runs noted down are shown, anchors first."
         notes.append({"kind": "left out", "text": text})
     if videos_left:
-        notes.append({"kind": "left out", "text": f"{videos_left:,} videos are left out; they lie in the run folders."})
+        many = f"{videos_left:,} videos are left out; they lie in the run folders."
+        text = many if videos_left > 1 else "1 video is left out; it lies in its run folder."
+        notes.append({"kind": "left out", "text": text})
     for kind in _TITLES:
         hidden = sum(run.kind == kind for run in runs) - limits.runs
         if hidden > 0:
