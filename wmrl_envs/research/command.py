@@ -113,10 +113,9 @@ class CommandScorer:
         """Return which files to leave and what becomes of them."""
         first, *more = self.files
         further = f" (and may write {', '.join(f'./{name}' for name in more)})" if more else ""
-        direction = "higher" if task.metric.greater_is_better else "lower"
         return (
             f"it must write ./{first}{further}, which is graded after the program has ended. "
-            f"Score: {task.metric.name}, {direction} is better."
+            f"Score: {task.metric.name}, {task.metric.direction} is better."
         )
 
     def score(self, task: ResearchTask, left: Mapping[str, bytes], runner: Runner | None) -> Scored | InvalidSubmission:

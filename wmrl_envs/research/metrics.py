@@ -45,6 +45,11 @@ class Metric:
     """What each half of the answers must be for the metric to exist: 0 and 1 both present, two classes or more, no
     number below 0, or not all equal."""
 
+    @property
+    def direction(self) -> str:
+        """Which scores are better, in a word: ``"higher"`` or ``"lower"``."""
+        return "higher" if self.greater_is_better else "lower"
+
     def score(self, answers: _Array, submitted: _Array) -> float:
         """Return the metric's value; it can be infinite or NaN where the submitted numbers overflow."""
         with np.errstate(all="ignore"):

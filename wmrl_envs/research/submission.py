@@ -54,11 +54,10 @@ class AnswersScorer:
     def instructions(self, task: ResearchTask) -> str:
         """Return what a submission looks like and what scores it."""
         columns = ", ".join((task.id_column, *task.target_columns))
-        direction = "higher" if task.metric.greater_is_better else "lower"
         return (
             "it must write its predictions to ./submission.csv, with the columns of input/sample_submission.csv "
             f"({columns}) and one row for each id of input/test.csv. "
-            f"Score: {task.metric.name} on hidden answers, {direction} is better."
+            f"Score: {task.metric.name} on hidden answers, {task.metric.direction} is better."
         )
 
     def score(self, task: ResearchTask, left: Mapping[str, bytes], runner: Runner | None) -> Scored | InvalidSubmission:

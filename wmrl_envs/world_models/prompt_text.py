@@ -106,7 +106,7 @@ def task_fields(task: ResearchTask) -> dict[str, str]:
         "files": ", ".join(name for name, _ in inventory.files),
         "schema": inventory.brief(),
         "metric": task.metric.name,
-        "direction": "higher" if task.metric.greater_is_better else "lower",
+        "direction": task.metric.direction,
         "columns": ", ".join((task.id_column, *task.target_columns)),
         "train_rows": str(inventory.train_rows),
         "test_rows": str(inventory.test_rows),
@@ -134,12 +134,11 @@ def _data(inventory: DataInventory, description: str) -> str:
 def _by_answers(task: ResearchTask) -> dict[str, str]:
     """Return what a solution must write where our own answers score it."""
     columns = ", ".join((task.id_column, *task.target_columns))
-    direction = "higher" if task.metric.greater_is_better else "lower"
     return {
         "must_write": (
             f"it must write ./submission.csv with the columns of input/sample_submission.csv ({columns}), exactly one "
             f"row for each id of input/test.csv, and nothing else. It is scored by {task.metric.name} on hidden "
-            f"answers; {direction} is better."
+            f"answers; {task.metric.direction} is better."
         ),
         "must_write_briefly": f"It must write ./submission.csv with the columns {columns}.",
         "flaw": "has wrong ids, columns or values",

@@ -92,11 +92,9 @@ def check_competition(name: str) -> Checked:
     except (TaskError, ConfigurationError, SandboxError, MissingExtraError) as error:
         return Checked(name, str(error), "")
     files = f"{len(inventory.files)} {'entry' if len(inventory.files) == 1 else 'entries'} in its public folder"
-    direction = "higher" if task.metric.greater_is_better else "lower"
     scores = len(task.leaderboard.scores())
-    return Checked(
-        name, None, f"{task.metric.name}, {direction} is better, {scores} scores on its board, {files}, {sample}"
-    )
+    metric = f"{task.metric.name}, {task.metric.direction} is better"
+    return Checked(name, None, f"{metric}, {scores} scores on its board, {files}, {sample}")
 
 
 def _sample(task: ResearchTask, scorer: BenchmarkScorer) -> str:

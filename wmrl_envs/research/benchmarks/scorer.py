@@ -73,10 +73,10 @@ class BenchmarkScorer:
         like = f", in the form of input/{self.sample_in_public}" if self.sample_in_public else ""
         named = self.columns if len(self.columns) <= MOST_COLUMNS else (*self.columns[:MOST_COLUMNS], "...")
         columns = f" (columns: {', '.join(named)})" if named else ""
-        direction = "higher" if task.metric.greater_is_better else "lower"
         return (
             f"it must write its submission to ./{self.files[0]}{like}{columns}. "
-            f"Score: {task.metric.name} on hidden answers by the benchmark's own code, {direction} is better."
+            f"Score: {task.metric.name} on hidden answers by the benchmark's own code, "
+            f"{task.metric.direction} is better."
         )
 
     def score(self, task: ResearchTask, left: Mapping[str, bytes], runner: Runner | None) -> Scored | InvalidSubmission:
