@@ -15,7 +15,10 @@ from typing import Any
 
 from wmrl_envs.errors import ConfigurationError
 
-__all__ = ["check_file", "check_folder", "replacing", "write_json", "write_text"]
+__all__ = ["LFS_START", "check_file", "check_folder", "replacing", "write_json", "write_text"]
+
+LFS_START = "version https://git-lfs"
+"""How the pointer begins that git leaves in place of a large file which was not fetched."""
 
 
 def check_folder(folder: Path) -> None:

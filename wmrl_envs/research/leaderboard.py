@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from wmrl_envs.errors import TaskError
+from wmrl_envs.files import LFS_START
 
 __all__ = ["HALVES", "Half", "Leaderboard", "Ranking", "ScoreScale"]
 
@@ -78,7 +79,7 @@ class Leaderboard:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise TaskError(f"cannot read the leaderboard {path}: {error}") from error
-        if text.startswith("version https://git-lfs"):
+        if text.startswith(LFS_START):
             raise TaskError(f"{path} is a Git-LFS pointer, not the leaderboard itself; fetch it with `git lfs pull`")
         expected = 'it must hold {"train": [scores...], "report": [scores...]}'
         try:

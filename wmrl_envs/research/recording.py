@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from wmrl_envs.errors import ConfigurationError, RecordingError, SandboxError
+from wmrl_envs.files import LFS_START
 from wmrl_envs.research.design_space import DesignSpace
 from wmrl_envs.research.execution import graded_run
 from wmrl_envs.research.inventory import data_files
@@ -308,7 +309,7 @@ def read_recording(path: Path) -> tuple[dict[str, Any], list[Member]]:
     """
     try:
         raw = path.read_bytes()
-        if raw.startswith(b"version https://git-lfs"):
+        if raw.startswith(LFS_START.encode()):
             raise RecordingError(f"{path} is a Git-LFS pointer, not the recording itself; fetch it with `git lfs pull`")
         first, *rest = gzip.decompress(raw).decode("utf-8").split("\n")
         header = json.loads(first)

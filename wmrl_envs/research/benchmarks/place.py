@@ -14,12 +14,12 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from wmrl_envs.errors import ConfigurationError, TaskError, UnknownTaskError, did_you_mean
+from wmrl_envs.files import LFS_START
 from wmrl_envs.research.limits import Limits
 from wmrl_envs.research.table import shown
 
 __all__ = [
     "DIRECTIONS",
-    "LFS_START",
     "Place",
     "is_path",
     "package_folder",
@@ -32,9 +32,6 @@ __all__ = [
 
 DIRECTIONS = {"higher": True, "lower": False}
 """Values of the option ``direction``, and whether greater is better."""
-
-LFS_START = "version https://git-lfs"
-"""How a file starts that git left in place of a large one."""
 
 MOST_POINTER = 1024
 """Largest such file, in bytes."""
